@@ -1,0 +1,74 @@
+"""The sweep for branches that nobody deleted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+
+from airflow_provider_lancerefs.refstore import branching, refs, versions
+from airflow_provider_lancerefs.refstore.dataset import Dataset, now
+from airflow_provider_lancerefs.refstore.errors import InvalidInputError, RefusedError
+from airflow_provider_lancerefs.refstore.models import Branch, BrokenRef, Expiry
+from airflow_provider_lancerefs.refstore.progress import Progress
+
+
+def expire_branches(
+    dataset: Dataset, pattern: str, older_than: timedelta, *, dry_run: bool, progress: Progress
+) -> list[Expiry]:
+    """Delete matching branches that were last written to longer ago than `older_than`."""
+    if not isinstance(pattern, str) or not pattern:
+        raise InvalidInputError("Which branches may expire is a glob pattern, such as 'run/*'.")
+    if older_than < timedelta(0):
+        raise InvalidInputError("Branches cannot expire before they are made: give an age >= 0.")
+    progress("listing branches")
+    listed = [one for one in refs.list_branches(dataset.storage) if fnmatchcase(one.name, pattern)]
+    kept: list[Expiry] = []
+    old: list[Branch] = []
+    found = sorted(refs.read_branches(dataset.storage, listed), key=lambda one: one.name)
+    for done, branch in enumerate(found):
+        progress("looking at branches", done, len(found))
+        reason = _why_kept(dataset, branch, older_than)
+        if reason is None and isinstance(branch, Branch):
+            old.append(branch)
+        else:
+            kept.append(Expiry(branch.name, deleted=False, reason=reason or ""))
+    swept = _tried(dataset, old) if dry_run else _deleted(dataset, old, progress)
+    return sorted([*kept, *swept], key=lambda one: one.branch)
+
+
+def _why_kept(dataset: Dataset, branch: Branch | BrokenRef, older_than: timedelta) -> str | None:
+    if not isinstance(branch, Branch):
+        return "its ref cannot be read: run fsck"
+    refusal = branching.not_deletable(branch)
+    if refusal is not None:
+        return str(refusal.kind)
+    if now() - _last_active(dataset, branch) < older_than:
+        return "too young"
+    return None
+
+
+def _last_active(dataset: Dataset, branch: Branch) -> datetime:
+    """When the branch was last written to; its creation where it never was."""
+    manifests = versions.list_manifests(dataset.storage, branch.name)
+    return max([branch.created_at, *(entry.modified for entry in manifests.values())])
+
+
+def _tried(dataset: Dataset, branches: list[Branch]) -> list[Expiry]:
+    look = branching.Dependents.look(dataset)
+    results = []
+    for branch in branches:
+        blockers = look.of(branch, branching.files_below(dataset, branch.name))
+        reason = f"needed by {', '.join(blockers)}" if blockers else "would be deleted"
+        results.append(Expiry(branch.name, deleted=False, reason=reason))
+    return results
+
+
+def _deleted(dataset: Dataset, branches: list[Branch], progress: Progress) -> list[Expiry]:
+    progress("deleting branches", 0, len(branches))
+    results = []
+    for name, failure in branching.delete_branches(dataset, branches).items():
+        reason = "expired" if failure is None else str(failure)
+        if isinstance(failure, RefusedError) and failure.blockers:
+            reason = f"needed by {', '.join(failure.blockers)}"
+        results.append(Expiry(name, deleted=failure is None, reason=reason))
+    return results

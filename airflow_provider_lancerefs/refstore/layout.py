@@ -1,0 +1,131 @@
+"""Every path under a dataset root, spelt here and nowhere else."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+
+from airflow_provider_lancerefs.refstore.names import MAIN, file_name, name_of_file
+
+VERSIONS = "_versions"
+DATA = "data"
+DELETIONS = "_deletions"
+INDICES = "_indices"
+TRANSACTIONS = "_transactions"
+TREE = "tree"
+REFS = "_refs"
+BRANCH_REFS = f"{REFS}/branches/"
+TAG_REFS = f"{REFS}/tags/"
+PROBE = f"{REFS}/lancerefs.probe"
+LOCK = f"{REFS}/.lancerefs.lock"
+SCRATCH_PREFIX = f"{REFS}/.lancerefs-"
+
+_HIGHEST = 2**64 - 1
+_V2_DIGITS = 20
+_MANIFEST = ".manifest"
+_FLAT_FOLDERS = (VERSIONS, TRANSACTIONS, DELETIONS, DATA)
+
+
+def branch_ref(name: str) -> str:
+    return BRANCH_REFS + file_name(name)
+
+
+def tag_ref(name: str) -> str:
+    return TAG_REFS + file_name(name)
+
+
+def ref_name(path: str) -> str | None:
+    """The branch or tag that a path under a refs folder stands for."""
+    return name_of_file(posixpath.basename(path))
+
+
+def branch_root(branch: str) -> str:
+    """Where a branch's own files are, relative to the dataset root: '' for main."""
+    return "" if branch == MAIN else f"{TREE}/{branch}"
+
+
+def in_branch(branch: str, path: str) -> str:
+    return path if branch == MAIN else f"{TREE}/{branch}/{path}"
+
+
+def versions_folder(branch: str) -> str:
+    return in_branch(branch, f"{VERSIONS}/")
+
+
+def manifest_path(branch: str, number: int, *, v2: bool = True) -> str:
+    """A version's manifest: V2 names count down, so that the newest sorts first."""
+    stem = f"{_HIGHEST - number:0{_V2_DIGITS}d}" if v2 else str(number)
+    return in_branch(branch, f"{VERSIONS}/{stem}{_MANIFEST}")
+
+
+def manifest_number(path: str) -> int | None:
+    """The version a manifest's path stands for, in either naming; None for any other file."""
+    stem, dot, rest = posixpath.basename(path).partition(".")
+    if dot + rest != _MANIFEST or not (stem.isascii() and stem.isdigit()):
+        return None
+    return _HIGHEST - int(stem) if is_v2_manifest(path) else int(stem)
+
+
+def is_v2_manifest(path: str) -> bool:
+    stem = posixpath.basename(path).partition(".")[0]
+    return len(stem) == _V2_DIGITS and stem.isascii() and stem.isdigit()
+
+
+def deletion_name(fragment: int, read_version: int, identity: int, *, bitmap: bool) -> str:
+    return f"{fragment}-{read_version}-{identity}.{'bin' if bitmap else 'arrow'}"
+
+
+def owner(path: str, branches: Iterable[str]) -> str | None:
+    """Which of the branches a path under `tree/` belongs to: the one with the longest name.
+
+    A branch 'a' and a branch 'a/b' share the folder 'tree/a'. Only files where the format puts a
+    dataset's files belong to anybody; whatever else lies there is nobody's.
+    """
+    best = None
+    for name in branches:
+        prefix = f"{TREE}/{name}/"
+        if path.startswith(prefix) and is_dataset_file(path[len(prefix) :]):
+            best = name if best is None or len(name) > len(best) else best
+    return best
+
+
+def is_dataset_file(path: str) -> bool:
+    """Whether a path relative to a dataset (or branch) root is where the format puts a file."""
+    folder, _, rest = path.partition("/")
+    if not rest:
+        return False
+    if folder in _FLAT_FOLDERS:
+        return "/" not in rest
+    return folder == INDICES and rest.count("/") == 1
+
+
+def is_dataset_folder(name: str) -> bool:
+    """Whether a folder name is one in which the format keeps a dataset's files."""
+    return name in _FLAT_FOLDERS or name == INDICES
+
+
+def is_content(path: str) -> bool:
+    """Whether a path relative to a dataset root is a data, deletion or index file."""
+    return path.partition("/")[0] in (DATA, DELETIONS, INDICES)
+
+
+def tree_of(path: str) -> str | None:
+    """The branch whose manifest a path under `tree/` is; None for any other path."""
+    if manifest_number(path) is None or not path.startswith(f"{TREE}/"):
+        return None
+    root, _, folder = posixpath.dirname(path).rpartition("/")
+    return root.removeprefix(f"{TREE}/") if folder == VERSIONS and root != TREE else None
+
+
+def file_in_base(base: str, folder: str, path: str, *, is_dataset_root: bool) -> str:
+    """Resolve a file against its base path: below the folder of its kind, or directly."""
+    return posixpath.join(base, folder, path) if is_dataset_root else posixpath.join(base, path)
+
+
+def dataset_root(base: str, branch: str | None) -> str:
+    """The dataset that a base path belongs to: a branch's folder lies below its root's `tree/`.
+
+    Lance names the base path after the branch, which tells `tree/` folders from a dataset that
+    merely stands in a folder of that name.
+    """
+    return base.removesuffix(f"/{TREE}/{branch}") if branch else base

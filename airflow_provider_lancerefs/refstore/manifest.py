@@ -1,0 +1,252 @@
+"""A version's manifest: which files it holds and where, read without opening the dataset.
+
+The bytes end with `manifest message | i64 position | u16 major | u16 minor | LANC`; at the
+position stand a u32 length and the message.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntFlag
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from airflow_provider_lancerefs.refstore import layout
+from airflow_provider_lancerefs.refstore._proto import lance_table_pb2 as pb
+from airflow_provider_lancerefs.refstore.errors import ErrorKind, FormatError
+from airflow_provider_lancerefs.refstore.names import MAIN
+
+_Parsed = TypeVar("_Parsed", bound=Message)
+_MAGIC = b"LANC"
+_TRAILER = struct.Struct("<qHH4s")
+_LENGTH = struct.Struct("<I")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FRAGMENT_REUSE = "FragmentReuseIndexDetails"
+
+
+class Feature(IntFlag):
+    """The format's feature flags; a flag that is not here must not be read past."""
+
+    DELETION_FILES = 1
+    STABLE_ROW_IDS = 2
+    V2_FORMAT = 4
+    TABLE_CONFIG = 8
+    BASE_PATHS = 16
+    NO_TRANSACTION_FILES = 32
+    OVERLAYS = 64
+    COVERING_INDICES = 128
+
+
+_KNOWN = sum(Feature)
+_RELOCATABLE = _KNOWN & ~(Feature.OVERLAYS | Feature.COVERING_INDICES)
+
+
+@dataclass(frozen=True, slots=True)
+class BasePath:
+    """A place other than the dataset's own folder where its files may be."""
+
+    identity: int
+    path: str
+    is_dataset_root: bool
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file as a manifest names it: relative to the folder of its kind in one of the bases."""
+
+    folder: str
+    path: str
+    base_id: int | None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRef:
+    """An index segment: a folder, and the files in it where the manifest lists them."""
+
+    identity: str
+    name: str
+    base_id: int | None
+    files: tuple[FileRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one version consists of."""
+
+    version: int
+    branch: str
+    created_at: datetime
+    reader_flags: int
+    writer_flags: int
+    bases: Mapping[int, BasePath]
+    files: tuple[FileRef, ...]
+    indices: tuple[IndexRef, ...]
+    transaction_file: str
+    movable: bool
+
+    def resolve(self, file: FileRef, home: str) -> str:
+        """The absolute place of a file; `home` is where this manifest's dataset stands."""
+        if file.base_id is None:
+            return layout.file_in_base(home, file.folder, file.path, is_dataset_root=True)
+        base = self.bases.get(file.base_id)
+        if base is None:
+            raise FormatError(
+                f"Version {self.version} names base path {file.base_id}, which its manifest lacks: "
+                "the dataset is damaged."
+            )
+        return layout.file_in_base(
+            base.path, file.folder, file.path, is_dataset_root=base.is_dataset_root
+        )
+
+
+def parse_manifest(data: bytes, subject: str) -> Manifest:
+    """Read a manifest's bytes; `subject` names the version in errors.
+
+    Raises FormatError for bytes that are no manifest, and for one that needs features which this
+    version does not know (kind `unsupported-feature`).
+    """
+    message, position = _message(data, subject)
+    _check_flags(message.reader_feature_flags, _KNOWN, "read", subject)
+    section = _index_section(data, message, position, subject)
+    return Manifest(
+        version=message.version,
+        branch=message.branch or MAIN,
+        created_at=_moment(message, subject),
+        reader_flags=message.reader_feature_flags,
+        writer_flags=message.writer_feature_flags,
+        bases={
+            base.id: BasePath(
+                base.id,
+                base.path,
+                base.is_dataset_root,
+                base.name if base.HasField("name") else None,
+            )
+            for base in message.base_paths
+        },
+        files=tuple(_files(message)),
+        indices=tuple(_index(index) for index in section.indices),
+        transaction_file=message.transaction_file,
+        movable=not any(_FRAGMENT_REUSE in index.details.type_url for index in section.indices),
+    )
+
+
+def rewrite_base_paths(data: bytes, subject: str, repoint: Callable[[str], str]) -> bytes:
+    """The same manifest with every base path passed through `repoint`, and nothing else changed.
+
+    Refuses (FormatError, `unsupported-feature`) a manifest with features whose files may hold base
+    ids of their own, and one that a newer writer marked.
+    """
+    message, position = _message(data, subject)
+    _check_flags(message.reader_feature_flags, _RELOCATABLE, "relocate", subject)
+    _check_flags(message.writer_feature_flags, _RELOCATABLE, "relocate", subject)
+    for base in message.base_paths:
+        base.path = repoint(base.path)
+    body = message.SerializeToString()
+    trailer = data[-_TRAILER.size :]
+    return data[:position] + _LENGTH.pack(len(body)) + body + trailer
+
+
+def _message(data: bytes, subject: str) -> tuple[pb.Manifest, int]:
+    if len(data) < _TRAILER.size + _LENGTH.size:
+        raise _corrupt(subject, "is too short")
+    position, _, _, magic = _TRAILER.unpack_from(data, len(data) - _TRAILER.size)
+    if magic != _MAGIC:
+        raise _corrupt(subject, "does not end as one")
+    body, _ = _section(data, position, len(data) - _TRAILER.size, subject)
+    return _parse(pb.Manifest, body, subject), position
+
+
+def _section(data: bytes, position: int, end: int, subject: str) -> tuple[bytes, int]:
+    """The length-prefixed message at a position, and where it ends."""
+    if not 0 <= position <= end - _LENGTH.size:
+        raise _corrupt(subject, "points outside itself")
+    start = position + _LENGTH.size
+    stop = start + _LENGTH.unpack_from(data, position)[0]
+    if stop > end:
+        raise _corrupt(subject, "is cut short")
+    return data[start:stop], stop
+
+
+def _index_section(
+    data: bytes, message: pb.Manifest, position: int, subject: str
+) -> pb.IndexSection:
+    if not message.HasField("index_section"):
+        return pb.IndexSection()
+    body, _ = _section(data, message.index_section, position, subject)
+    return _parse(pb.IndexSection, body, subject)
+
+
+def _parse(kind: type[_Parsed], body: bytes, subject: str) -> _Parsed:
+    try:
+        return kind.FromString(body)
+    except DecodeError as error:
+        raise _corrupt(subject, "cannot be decoded") from error
+
+
+def _moment(message: pb.Manifest, subject: str) -> datetime:
+    try:
+        return _EPOCH + timedelta(
+            seconds=message.timestamp.seconds, microseconds=message.timestamp.nanos // 1000
+        )
+    except OverflowError as error:
+        raise _corrupt(subject, "has an impossible time") from error
+
+
+def _files(message: pb.Manifest) -> Iterator[FileRef]:
+    for fragment in message.fragments:
+        for file in fragment.files:
+            yield _data_file(file)
+        for overlay in fragment.overlays:
+            yield _data_file(overlay.data_file)
+        if fragment.HasField("deletion_file"):
+            deletion = fragment.deletion_file
+            name = layout.deletion_name(
+                fragment.id,
+                deletion.read_version,
+                deletion.id,
+                bitmap=deletion.file_type == pb.DeletionFile.BITMAP,
+            )
+            yield FileRef(layout.DELETIONS, name, _base_id(deletion))
+
+
+def _data_file(file: pb.DataFile) -> FileRef:
+    return FileRef(layout.DATA, file.path, _base_id(file), file.file_size_bytes or None)
+
+
+def _index(index: pb.IndexMetadata) -> IndexRef:
+    identity = str(uuid.UUID(bytes=index.uuid.uuid)) if len(index.uuid.uuid) == 16 else ""
+    base_id = _base_id(index)
+    return IndexRef(
+        identity=identity,
+        name=index.name,
+        base_id=base_id,
+        files=tuple(
+            FileRef(layout.INDICES, f"{identity}/{file.path}", base_id, file.size_bytes or None)
+            for file in index.files
+        ),
+    )
+
+
+def _base_id(message: pb.DataFile | pb.DeletionFile | pb.IndexMetadata) -> int | None:
+    return message.base_id if message.HasField("base_id") else None
+
+
+def _check_flags(flags: int, known: int, verb: str, subject: str) -> None:
+    unknown = flags & ~known
+    if unknown:
+        raise FormatError(
+            f"{subject} uses features (flags {unknown}) that this version cannot {verb}: "
+            "upgrade airflow-provider-lancerefs.",
+            kind=ErrorKind.UNSUPPORTED_FEATURE,
+        )
+
+
+def _corrupt(subject: str, what: str) -> FormatError:
+    return FormatError(f"The manifest of {subject} {what}: the file is damaged or foreign.")

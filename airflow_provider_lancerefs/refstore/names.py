@@ -1,0 +1,92 @@
+"""Which names branches and tags may have, and how they are spelt as file names."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+from airflow_provider_lancerefs.refstore.errors import InvalidRefNameError
+
+MAIN = "main"
+SUFFIX = ".json"
+LONGEST_FILE_NAME = 255
+_PUNCTUATION = ".-_"
+
+
+def check_branch_name(name: str) -> str:
+    """Return `name`, or raise InvalidRefNameError saying which rule it breaks."""
+    _check_text(name, "branch")
+    if name == MAIN:
+        _refuse(name, "branch", "'main' is the default branch and needs no ref")
+    if name.startswith("/") or name.endswith("/"):
+        _refuse(name, "branch", "it may not start or end with '/'")
+    if "//" in name:
+        _refuse(name, "branch", "it may not contain '//'")
+    if ".." in name or "\\" in name:
+        _refuse(name, "branch", "it may not contain '..' or '\\'")
+    for segment in name.split("/"):
+        _check_characters(name, segment, "branch")
+        if segment == ".":
+            _refuse(name, "branch", "no part of it may be '.' alone")
+    if name.endswith(".lock"):
+        _refuse(name, "branch", "it may not end with '.lock'")
+    _check_length(name, "branch")
+    return name
+
+
+def check_tag_name(name: str) -> str:
+    """Return `name`, or raise InvalidRefNameError saying which rule it breaks."""
+    _check_text(name, "tag")
+    _check_characters(name, name, "tag")
+    if name.startswith(".") or name.endswith("."):
+        _refuse(name, "tag", "it may not start or end with '.'")
+    if name.endswith(".lock"):
+        _refuse(name, "tag", "it may not end with '.lock'")
+    if ".." in name:
+        _refuse(name, "tag", "it may not contain '..'")
+    _check_length(name, "tag")
+    return name
+
+
+def file_name(name: str) -> str:
+    """The ref's file name: percent-encoded, so that 'a/b' is the file 'a%2Fb.json'."""
+    return quote(name, safe="") + SUFFIX
+
+
+def name_of_file(file: str) -> str | None:
+    """The ref name that a file of a refs folder stands for, or None for any other file."""
+    if not file.endswith(SUFFIX) or "/" in file:
+        return None
+    return unquote(file.removesuffix(SUFFIX))
+
+
+def shown(name: str, longest: int = 80) -> str:
+    """A name as error messages print it: quoted, escaped and never longer than a line."""
+    return repr(name if len(name) <= longest else name[:longest] + "…")
+
+
+def _check_text(name: str, kind: str) -> None:
+    if not isinstance(name, str):
+        raise InvalidRefNameError(f"A {kind} name is a string, not {type(name).__name__}.")
+    if not name:
+        raise InvalidRefNameError(f"A {kind} name may not be empty.")
+
+
+def _check_characters(name: str, segment: str, kind: str) -> None:
+    for character in segment:
+        if not (character.isalnum() or character in _PUNCTUATION):
+            also = " (and '/' between parts)" if kind == "branch" else ""
+            _refuse(name, kind, f"{character!r} is not a letter, a digit, '.', '-' or '_'{also}")
+
+
+def _check_length(name: str, kind: str) -> None:
+    length = len(file_name(name))
+    if length > LONGEST_FILE_NAME:
+        _refuse(
+            name,
+            kind,
+            f"its file name has {length} characters, over the {LONGEST_FILE_NAME} allowed",
+        )
+
+
+def _refuse(name: str, kind: str, rule: str) -> None:
+    raise InvalidRefNameError(f"{shown(name)} is not a {kind} name: {rule}.", ref=name[:255])

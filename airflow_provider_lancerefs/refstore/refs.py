@@ -1,0 +1,165 @@
+"""The ref files of a dataset: read, list, create, replace and remove, one object each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from airflow_provider_lancerefs.refstore import layout
+from airflow_provider_lancerefs.refstore.codec import (
+    decode_branch,
+    decode_tag,
+    encode_branch,
+    encode_tag,
+)
+from airflow_provider_lancerefs.refstore.dataset import now
+from airflow_provider_lancerefs.refstore.errors import (
+    ConflictError,
+    FormatError,
+    InvalidInputError,
+    RefNotFoundError,
+)
+from airflow_provider_lancerefs.refstore.models import (
+    PIN_KEY,
+    PROTECTED_KEY,
+    RESERVED_PREFIX,
+    STATE_KEY,
+    STATE_SINCE_KEY,
+    Branch,
+    BranchState,
+    BrokenRef,
+    Tag,
+)
+from airflow_provider_lancerefs.refstore.names import check_branch_name, check_tag_name
+from airflow_provider_lancerefs.refstore.storage import Entry, Storage
+
+_Ref = TypeVar("_Ref", Branch, Tag)
+
+
+@dataclass(frozen=True, slots=True)
+class RefEntry:
+    """A ref file as a listing shows it, before anything is read."""
+
+    name: str
+    entry: Entry
+
+
+def find_branch(storage: Storage, name: str) -> Branch | None:
+    """The branch, or None; raises FormatError where its file cannot be read as one."""
+    blob = storage.read(layout.branch_ref(check_branch_name(name)))
+    return decode_branch(name, blob.data, blob.token) if blob else None
+
+
+def read_branch(storage: Storage, name: str) -> Branch:
+    branch = find_branch(storage, name)
+    if branch is None:
+        raise RefNotFoundError(f"There is no branch {name!r} in {storage.uri}.", ref=name)
+    return branch
+
+
+def find_tag(storage: Storage, name: str) -> Tag | None:
+    """The tag, or None; raises FormatError where its file cannot be read as one."""
+    blob = storage.read(layout.tag_ref(check_tag_name(name)))
+    return decode_tag(name, blob.data, blob.token) if blob else None
+
+
+def read_tag(storage: Storage, name: str) -> Tag:
+    tag = find_tag(storage, name)
+    if tag is None:
+        raise RefNotFoundError(f"There is no tag {name!r} in {storage.uri}.", ref=name)
+    return tag
+
+
+def list_branches(storage: Storage) -> list[RefEntry]:
+    return _listed(storage.list(layout.BRANCH_REFS))
+
+
+def list_tags(storage: Storage) -> list[RefEntry]:
+    return _listed(storage.list(layout.TAG_REFS))
+
+
+def read_branches(storage: Storage, listed: Iterable[RefEntry]) -> list[Branch | BrokenRef]:
+    """The branches of a listing; those deleted since are left out, the unreadable are broken."""
+    paths = {one.entry.path: one.name for one in listed}
+    branches: list[Branch | BrokenRef] = []
+    for path, blob in storage.read_many(paths).items():
+        try:
+            branches.append(decode_branch(paths[path], blob.data, blob.token))
+        except FormatError as error:
+            branches.append(BrokenRef("branch", paths[path], str(error)))
+    return branches
+
+
+def read_tags(storage: Storage, listed: Iterable[RefEntry]) -> list[Tag | BrokenRef]:
+    """The tags of a listing; those deleted since are left out, the unreadable are broken."""
+    paths = {one.entry.path: one.name for one in listed}
+    tags: list[Tag | BrokenRef] = []
+    for path, blob in storage.read_many(paths).items():
+        try:
+            tags.append(decode_tag(paths[path], blob.data, blob.token))
+        except FormatError as error:
+            tags.append(BrokenRef("tag", paths[path], str(error)))
+    return tags
+
+
+def create(storage: Storage, ref: _Ref) -> _Ref:
+    """Write a new ref file; raises AlreadyExistsError where the name is taken."""
+    return replace(ref, token=storage.put_new(_path(ref), _encode(ref)).token)
+
+
+def update(storage: Storage, ref: _Ref, **changes: object) -> _Ref:
+    """Replace a ref by itself with changes, if nobody else has changed it since it was read."""
+    changed: _Ref = replace(ref, **changes)  # type: ignore[arg-type]
+    try:
+        blob = storage.replace(_path(ref), _encode(changed), expected=ref.token)
+    except ConflictError as error:
+        raise ConflictError(
+            f"The {ref.kind} {ref.name!r} was changed by somebody else since it was read: read it "
+            "again, and decide anew.",
+            ref=ref.name,
+        ) from error
+    return replace(changed, token=blob.token)
+
+
+def remove(storage: Storage, ref: Branch | Tag) -> None:
+    """Delete a ref file, if nobody else has changed it since it was read."""
+    storage.remove(_path(ref), expected=ref.token)
+
+
+def move_state(storage: Storage, branch: Branch, state: BranchState) -> Branch:
+    """Compare-and-swap of a branch's state."""
+    metadata = {
+        **branch.metadata,
+        STATE_KEY: state.value,
+        STATE_SINCE_KEY: now().isoformat(timespec="seconds"),
+    }
+    return update(storage, branch, metadata=metadata)
+
+
+def check_metadata(metadata: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Metadata as a caller may give it: strings, and no key of the store's own but one."""
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not key or not (value is None or isinstance(value, str)):
+            raise InvalidInputError(
+                f"Metadata is a map of strings; {key!r} holds a {type(value).__name__}."
+            )
+        if key.startswith(RESERVED_PREFIX) and key not in (PROTECTED_KEY, PIN_KEY):
+            raise InvalidInputError(
+                f"Metadata keys that start with {RESERVED_PREFIX!r} are the store's own; {key!r} "
+                f"cannot be set (only {PROTECTED_KEY!r} can)."
+            )
+    return dict(metadata)
+
+
+def _listed(entries: Iterable[Entry]) -> list[RefEntry]:
+    names = ((layout.ref_name(entry.path), entry) for entry in entries)
+    return [RefEntry(name, entry) for name, entry in names if name]
+
+
+def _path(ref: Branch | Tag) -> str:
+    return layout.branch_ref(ref.name) if isinstance(ref, Branch) else layout.tag_ref(ref.name)
+
+
+def _encode(ref: Branch | Tag) -> bytes:
+    return encode_branch(ref) if isinstance(ref, Branch) else encode_tag(ref)

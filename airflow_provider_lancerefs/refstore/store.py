@@ -1,0 +1,207 @@
+"""RefStore: branches, tags, clones and layout of one Lance dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from airflow_provider_lancerefs.refstore import (
+    branching,
+    checking,
+    cloning,
+    expiring,
+    files,
+    refs,
+    tagging,
+    versions,
+)
+from airflow_provider_lancerefs.refstore.dataset import RESIDUE_GRACE, Dataset
+from airflow_provider_lancerefs.refstore.models import (
+    Branch,
+    BrokenRef,
+    DatasetFile,
+    Expiry,
+    Report,
+    Tag,
+    Version,
+)
+from airflow_provider_lancerefs.refstore.progress import Progress, silent
+from airflow_provider_lancerefs.refstore.revision import Revision
+from airflow_provider_lancerefs.refstore.storage import normalise_uri, open_storage
+
+_Ref = TypeVar("_Ref", Branch, Tag)
+AnyRevision = str | Revision | Version
+
+
+class RefStore:
+    """The refs of one Lance dataset. Holds no state: any number may be open on one dataset.
+
+    Every mutating call can be made again after a crash, and finishes what the dead one began.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    @classmethod
+    def open(
+        cls,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        grace: timedelta = RESIDUE_GRACE,
+    ) -> RefStore:
+        """A store for the dataset at a local path, `s3://` or `memory://`; contacts nothing yet.
+
+        Args:
+            uri: The dataset's root.
+            storage_options: pylance's own keys, such as `aws_access_key_id` and `aws_endpoint`.
+            grace: How old the remains of another life of a branch must be to be reclaimed.
+        """
+        root = normalise_uri(uri)
+        options = dict(storage_options or {})
+        return cls(Dataset(open_storage(root, options), options, grace))
+
+    def __repr__(self) -> str:
+        return f"RefStore({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The dataset's root as pylance spells it."""
+        return self._dataset.uri
+
+    def branches(self) -> list[Branch | BrokenRef]:
+        """Every branch but main, by name; a ref that cannot be read is listed as broken."""
+        storage = self._dataset.storage
+        return sorted(
+            refs.read_branches(storage, refs.list_branches(storage)), key=lambda one: one.name
+        )
+
+    def branch_names(self) -> list[str]:
+        """The names alone: one request per thousand."""
+        return sorted(one.name for one in refs.list_branches(self._dataset.storage))
+
+    def branch(self, name: str) -> Branch:
+        """One branch; raises RefNotFoundError, or FormatError if its file cannot be read."""
+        return refs.read_branch(self._dataset.storage, name)
+
+    def tags(self) -> list[Tag | BrokenRef]:
+        """Every tag, by name; one that cannot be read is listed as broken."""
+        storage = self._dataset.storage
+        return sorted(refs.read_tags(storage, refs.list_tags(storage)), key=lambda one: one.name)
+
+    def tag_names(self) -> list[str]:
+        """The names alone: one request per thousand."""
+        return sorted(one.name for one in refs.list_tags(self._dataset.storage))
+
+    def tag(self, name: str) -> Tag:
+        """One tag, in one request; raises RefNotFoundError, or FormatError."""
+        return refs.read_tag(self._dataset.storage, name)
+
+    def resolve(self, revision: AnyRevision) -> Version:
+        """The exact version that 'main', 'main@3', 'branch:x', 'branch:x@7' or 'tag:v1' means now."""
+        return versions.resolve(self._dataset.storage, revision)
+
+    def create_branch(
+        self,
+        name: str,
+        source: str | Revision = "main",
+        metadata: Mapping[str, str] | None = None,
+    ) -> Branch:
+        """Fork a branch. A retry returns the branch its first try made.
+
+        The same name from another source raises AlreadyExistsError. An unpinned source ('main') is
+        the same source whatever its head is by now.
+        """
+        return branching.create_branch(self._dataset, name, source, metadata or {})
+
+    def delete_branch(self, name: str, missing_ok: bool = False, force: bool = False) -> bool:
+        """Delete a branch and its files; False if it was gone and `missing_ok`.
+
+        Raises RefusedError if a tag or a child branch needs it, or it is protected (unless `force`)
+        or being published.
+        """
+        return branching.delete_branch(self._dataset, name, missing_ok=missing_ok, force=force)
+
+    def create_tag(
+        self,
+        name: str,
+        revision: AnyRevision,
+        metadata: Mapping[str, str] | None = None,
+        protected: bool = False,
+    ) -> Tag:
+        """Name a version. The same tag on the same version is returned; on another it is an error."""
+        return tagging.create_tag(
+            self._dataset, name, revision, metadata or {}, protected=protected
+        )
+
+    def move_tag(self, tag: Tag, revision: AnyRevision, force: bool = False) -> Tag:
+        """Let a tag name another version, if it still is as it was read (else ConflictError)."""
+        return tagging.move_tag(self._dataset, tag, revision, force=force)
+
+    def delete_tag(self, name: str, missing_ok: bool = False, force: bool = False) -> bool:
+        """Delete a tag; False if it was gone and `missing_ok`. A protected one needs `force`."""
+        return tagging.delete_tag(self._dataset, name, missing_ok=missing_ok, force=force)
+
+    def set_metadata(self, ref: _Ref, metadata: Mapping[str, str | None]) -> _Ref:
+        """Set keys of a ref's metadata, or remove those set to None, by compare-and-swap.
+
+        `lancerefs.protected` set to 'true' protects the ref; other `lancerefs.` keys are the store's.
+        """
+        merged = {**ref.metadata, **refs.check_metadata(metadata)}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        return refs.update(self._dataset.storage, ref, metadata=kept)
+
+    def shallow_clone(
+        self, target_uri: str | os.PathLike[str], revision: AnyRevision = "main"
+    ) -> Version:
+        """Make a dataset elsewhere that shares this one's files, and pin the version it stands on."""
+        return cloning.shallow_clone(self._dataset, normalise_uri(target_uri), revision)
+
+    def files(self, revision: AnyRevision = "main") -> list[DatasetFile]:
+        """Every data, deletion and index file of a version, by absolute URI."""
+        return files.files_of(self._dataset, self.resolve(revision))
+
+    def relocate(
+        self,
+        target_uri: str | os.PathLike[str],
+        revision: AnyRevision = "main",
+        bases: Mapping[str, str] | None = None,
+        progress: Progress = silent,
+    ) -> Version:
+        """Copy a version to another place, and re-point the base paths named in `bases`."""
+        moves = {normalise_uri(old): normalise_uri(new) for old, new in (bases or {}).items()}
+        return cloning.relocate(self._dataset, normalise_uri(target_uri), revision, moves, progress)
+
+    def check(
+        self,
+        repair: bool = False,
+        orphan_age: timedelta = checking.ORPHAN_AGE,
+        progress: Progress = silent,
+    ) -> Report:
+        """Name every way in which the dataset's refs are wrong; `repair` mends what is safe.
+
+        Args:
+            repair: Mend; what was mended is in the report as repaired.
+            orphan_age: How old a file that no version reaches must be to be called an orphan.
+            progress: Called with what is being looked at.
+        """
+        return checking.check(
+            self._dataset, repair=repair, orphan_age=orphan_age, progress=progress
+        )
+
+    def expire_branches(
+        self,
+        pattern: str,
+        older_than: timedelta,
+        dry_run: bool = False,
+        progress: Progress = silent,
+    ) -> list[Expiry]:
+        """Delete the branches that match a glob and have been idle for that long.
+
+        Never one that is tagged, protected, being published or the parent of another.
+        """
+        return expiring.expire_branches(
+            self._dataset, pattern, older_than, dry_run=dry_run, progress=progress
+        )

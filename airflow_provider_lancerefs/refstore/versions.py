@@ -1,0 +1,115 @@
+"""Finding a branch's versions and reading their manifests, without opening the dataset."""
+
+from __future__ import annotations
+
+from airflow_provider_lancerefs.refstore import layout
+from airflow_provider_lancerefs.refstore.errors import (
+    DatasetNotFoundError,
+    RefNotFoundError,
+    VersionNotFoundError,
+)
+from airflow_provider_lancerefs.refstore.manifest import Manifest, parse_manifest
+from airflow_provider_lancerefs.refstore.models import Version
+from airflow_provider_lancerefs.refstore.names import MAIN
+from airflow_provider_lancerefs.refstore.refs import read_tag
+from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
+from airflow_provider_lancerefs.refstore.storage import Blob, Entry, Storage
+
+
+def resolve(storage: Storage, revision: str | Revision | Version) -> Version:
+    """The exact version that a revision means now.
+
+    One request, or two for an old version in V1 naming. Raises the NotFoundError that fits.
+    """
+    if isinstance(revision, Version):
+        return revision
+    wanted = parse_revision(revision) if isinstance(revision, str) else revision
+    if wanted.tag is not None:
+        return read_tag(storage, wanted.tag).target
+    branch = wanted.branch or MAIN
+    if wanted.number is not None:
+        return exact(storage, branch, wanted.number)
+    return head(storage, branch)
+
+
+def head(storage: Storage, branch: str) -> Version:
+    """The newest version of a branch."""
+    found = find_head(storage, branch)
+    if found is None:
+        if branch == MAIN:
+            raise DatasetNotFoundError(f"There is no Lance dataset at {storage.uri}.")
+        raise RefNotFoundError(f"There is no branch {branch!r} in {storage.uri}.", ref=branch)
+    return found
+
+
+def find_head(storage: Storage, branch: str) -> Version | None:
+    """The newest version of a branch, or None where it has no manifest."""
+    folder = layout.versions_folder(branch)
+    first = storage.list(folder, limit=1)
+    if not first:
+        return None
+    entries = first if layout.is_v2_manifest(first[0].path) else storage.list(folder)
+    versions = [_version(branch, entry) for entry in entries]
+    return max(
+        (version for version in versions if version), key=lambda one: one.number, default=None
+    )
+
+
+def exact(storage: Storage, branch: str, number: int) -> Version:
+    """One version of a branch, if its manifest is there."""
+    entry = find_manifest(storage, branch, number)
+    if entry is None:
+        raise VersionNotFoundError(
+            f"{Version(branch, number, 0)} of {storage.uri} does not exist or was cleaned up.",
+            ref=branch,
+        )
+    return Version(branch, number, entry.size)
+
+
+def find_manifest(storage: Storage, branch: str, number: int) -> Entry | None:
+    """A version's manifest file in either naming, or None."""
+    for v2 in (True, False):
+        path = layout.manifest_path(branch, number, v2=v2)
+        for entry in storage.list(path, limit=1):
+            if entry.path == path:
+                return entry
+    return None
+
+
+def list_manifests(storage: Storage, branch: str) -> dict[int, Entry]:
+    """Every manifest of a branch by its number."""
+    entries = storage.list(layout.versions_folder(branch))
+    return manifests_among(branch, entries)
+
+
+def manifests_among(branch: str, entries: list[Entry]) -> dict[int, Entry]:
+    """Of files listed anywhere below a branch, its own manifests by their number."""
+    folder = layout.versions_folder(branch)
+    numbered = (
+        (layout.manifest_number(entry.path), entry)
+        for entry in entries
+        if entry.path.startswith(folder) and "/" not in entry.path[len(folder) :]
+    )
+    return {number: entry for number, entry in numbered if number is not None}
+
+
+def read_manifest(storage: Storage, version: Version) -> Manifest:
+    """A version's manifest; one request, or two in V1 naming."""
+    return parse_manifest(read_manifest_file(storage, version)[1].data, str(version))
+
+
+def read_manifest_file(storage: Storage, version: Version) -> tuple[str, Blob]:
+    """A version's manifest as the path and the bytes of its file."""
+    for v2 in (True, False):
+        path = layout.manifest_path(version.branch, version.number, v2=v2)
+        blob = storage.read(path)
+        if blob is not None:
+            return path, blob
+    raise VersionNotFoundError(
+        f"{version} of {storage.uri} does not exist or was cleaned up.", ref=version.branch
+    )
+
+
+def _version(branch: str, entry: Entry) -> Version | None:
+    number = layout.manifest_number(entry.path)
+    return None if number is None else Version(branch, number, entry.size)

@@ -1,0 +1,189 @@
+"""A proxy in front of an S3 server that counts requests, delays them and breaks them on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Fault = Literal["drop request", "drop reply"]
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it arrived: `kind` is LIST for a listing, else the HTTP method."""
+
+    method: str
+    path: str
+    query: str
+
+    @property
+    def kind(self) -> str:
+        keys = parse_qs(self.query, keep_blank_values=True)
+        if self.method == "GET" and ("list-type" in keys or "prefix" in keys):
+            return "LIST"
+        if self.method == "POST" and "delete" in keys:
+            return "DELETE"
+        return self.method
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.path}{'?' + unquote(self.query) if self.query else ''}"
+
+
+@dataclass
+class Recording:
+    """The requests seen while it was open."""
+
+    requests: list[Request] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    @property
+    def kinds(self) -> Counter[str]:
+        return Counter(request.kind for request in self.requests)
+
+
+class S3Proxy:
+    """Forwards bytes as they are, so that signatures made for its own address stay valid.
+
+    `latency` is waited before every request. `fault` may name a way to break one: a dropped
+    request never reaches the server, a dropped reply has done its work there.
+    """
+
+    def __init__(self, upstream_port: int) -> None:
+        self.upstream_port = upstream_port
+        self.port = 0
+        self.latency = 0.0
+        self.fault: Callable[[Request], Fault | None] = lambda request: None
+        self._recordings: list[Recording] = []
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> S3Proxy:
+        self._thread.start()
+        self._started.wait()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[Recording]:
+        recording = Recording()
+        self._recordings.append(recording)
+        try:
+            yield recording
+        finally:
+            self._recordings.remove(recording)
+
+    @contextlib.contextmanager
+    def breaking(self, fault: Callable[[Request], Fault | None]) -> Iterator[None]:
+        before, self.fault = self.fault, fault
+        try:
+            yield
+        finally:
+            self.fault = before
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 20)
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        self._loop.run_forever()
+        server.close()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream: asyncio.StreamWriter | None = None
+        try:
+            up_reader, upstream = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+            while await self._exchange(reader, writer, up_reader, upstream):
+                pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            for one in (writer, upstream):
+                if one is not None:
+                    one.close()
+
+    async def _exchange(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        up_reader: asyncio.StreamReader,
+        up_writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Carry one request and its reply; False when the connection is to be closed."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
+        parts = urlsplit(target)
+        request = Request(method, unquote(parts.path), parts.query)
+        for recording in self._recordings:
+            recording.requests.append(request)
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        fault = self.fault(request)
+        if fault == "drop request":
+            return False
+        up_writer.write(head)
+        headers = _headers(head)
+        if headers.get("expect", "").lower() != "100-continue":
+            await _body(headers, reader, up_writer)
+        reply = await up_reader.readuntil(b"\r\n\r\n")
+        if _status(reply) == 100:
+            writer.write(reply)
+            await _body(headers, reader, up_writer)
+            reply = await up_reader.readuntil(b"\r\n\r\n")
+        if fault == "drop reply":
+            return False
+        writer.write(reply)
+        if method != "HEAD" and _status(reply) not in (204, 304):
+            await _body(_headers(reply), up_reader, writer)
+        await writer.drain()
+        return b"connection: close" not in reply.lower()
+
+
+def _status(reply: bytes) -> int:
+    return int(reply.split(b" ", 2)[1])
+
+
+def _headers(head: bytes) -> dict[str, str]:
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    return {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+    }
+
+
+async def _body(
+    headers: dict[str, str], source: asyncio.StreamReader, target: asyncio.StreamWriter
+) -> None:
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        while True:
+            line = await source.readuntil(b"\r\n")
+            data = await source.readexactly(int(line.split(b";")[0], 16) + 2)
+            target.write(line + data)
+            await target.drain()
+            if data == b"\r\n":
+                return
+    left = int(headers.get("content-length", "0"))
+    while left:
+        data = await source.readexactly(min(left, CHUNK))
+        target.write(data)
+        await target.drain()
+        left -= len(data)
+    await target.drain()

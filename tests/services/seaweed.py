@@ -1,0 +1,135 @@
+"""A real S3 server for tests and benchmarks: SeaweedFS on free loopback ports."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BUCKET = "lancerefs"
+START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where the server listens and how to get in, in pylance's own option keys."""
+
+    port: int
+    access_key: str
+    secret_key: str
+
+    def storage_options(self, port: int | None = None) -> dict[str, str]:
+        """The options for this server, or for a proxy of it listening on `port`."""
+        return {
+            "aws_access_key_id": self.access_key,
+            "aws_secret_access_key": self.secret_key,
+            "aws_endpoint": f"http://127.0.0.1:{port or self.port}",
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+        }
+
+
+@contextlib.contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """Start SeaweedFS with one bucket, and stop it and remove its files afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="lancerefs-s3-"))
+    ports = _free_ports(7)
+    server = S3Server(ports[0], "lancerefs-test", secrets.token_hex(16))
+    log = (folder / "log").open("wb")
+    process = subprocess.Popen(
+        _command(folder, ports),
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env={
+            **os.environ,
+            "AWS_ACCESS_KEY_ID": server.access_key,
+            "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        },
+        start_new_session=True,
+    )
+    try:
+        _wait_until_up(server, process, folder / "log")
+        yield server
+    finally:
+        process.kill()  # its data goes with it: nothing to shut down in order
+        process.wait(20)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _command(folder: Path, ports: list[int]) -> list[str]:
+    s3, master, volume, filer, admin, s3_grpc, filer_grpc = (str(port) for port in ports)
+    weed = Path(sys.executable).with_name("weed")
+    return [
+        str(weed),
+        "mini",
+        f"-dir={folder / 'data'}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-bucket={BUCKET}",
+        "-admin.ui=false",
+        "-master.telemetry=false",
+        "-webdav=false",
+        f"-s3.port={s3}",
+        f"-s3.port.grpc={s3_grpc}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        f"-master.port={master}",
+        f"-volume.port={volume}",
+        f"-filer.port={filer}",
+        f"-filer.port.grpc={filer_grpc}",
+        f"-admin.port={admin}",
+    ]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports whose +10000 twin, which SeaweedFS takes for gRPC, is free as well."""
+    held: list[socket.socket] = []
+    ports: list[int] = []
+    try:
+        while len(ports) < count:
+            port = 20_000 + secrets.randbelow(30_000)
+            pair = [socket.socket(), socket.socket()]
+            try:
+                pair[0].bind(("127.0.0.1", port))
+                pair[1].bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                for one in pair:
+                    one.close()
+                continue
+            held += pair
+            ports.append(port)
+    finally:
+        for one in held:
+            one.close()
+    return ports
+
+
+def _wait_until_up(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    url = f"http://127.0.0.1:{server.port}/{BUCKET}"
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            urllib.request.urlopen(url, timeout=2)
+        except urllib.error.HTTPError as error:
+            if error.code == 403:  # the bucket is there, and it wants a signature
+                return
+        except OSError:
+            pass
+        else:
+            return
+        time.sleep(0.1)
+    raise RuntimeError("SeaweedFS did not start:\n" + log.read_text(errors="replace")[-4000:])
