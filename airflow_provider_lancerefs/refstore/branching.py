@@ -12,7 +12,7 @@ See docs/decisions/0003-branch-lifecycle.md.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -147,7 +147,7 @@ def delete_branch(dataset: Dataset, name: str, *, missing_ok: bool, force: bool)
         raise RefNotFoundError(f"There is no branch {name!r} in {dataset.uri}.", ref=name)
     life = branch.identifier
     for _ in range(DELETE_TRIES):
-        failure = not_deletable(branch, force=force)
+        failure: LanceRefsError | None = not_deletable(branch, force=force)
         failure = failure or delete_branches(dataset, [branch])[name]
         if failure is None:
             return True
@@ -157,7 +157,9 @@ def delete_branch(dataset: Dataset, name: str, *, missing_ok: bool, force: bool)
         if again is None or again.identifier != life:
             return True
         branch = again
-    raise failure
+    raise ConflictError(
+        f"The branch {name!r} keeps being changed by somebody else: try again.", ref=name
+    )
 
 
 def not_deletable(branch: Branch, *, force: bool = False) -> RefusedError | None:
@@ -192,8 +194,8 @@ class Dependents:
     """The refs of a dataset at one moment, and which of them need a given branch.
 
     A ref file that was last written before a branch's life began cannot mean that life, so only
-    younger ones are read. The mark is the age of the branch's first manifest, or the time in the ref
-    itself where that is earlier (a copied dataset has new file times) or the manifest is gone.
+    younger ones are read. The mark is the age of the branch's first manifest, or the time in the
+    ref itself where that is earlier (a copied dataset has new file times) or that file is gone.
     """
 
     dataset: Dataset
@@ -210,7 +212,7 @@ class Dependents:
     def branch_names(self) -> list[str]:
         return [one.name for one in self.branches]
 
-    def of(self, branch: Branch, entries: list[Entry]) -> list[str]:
+    def of(self, branch: Branch, entries: Sequence[Entry]) -> list[str]:
         """What needs the branch; `entries` are the files below its folder."""
         since = _life_began(branch, versions.manifests_among(branch.name, entries))
         storage = self.dataset.storage
@@ -256,8 +258,8 @@ def _existing(dataset: Dataset, asked: Branch, parent: Branch | None, *, pinned:
     there = refs.find_branch(dataset.storage, asked.name)
     if there is None or there.state.ending:
         raise ConflictError(
-            f"The branch {asked.name!r} is being deleted: try again when it is gone (if its deleter "
-            "died, delete it again).",
+            f"The branch {asked.name!r} is being deleted: try again when it is gone (if its "
+            "deleter died, delete it again).",
             ref=asked.name,
         )
     same = there.parent == asked.parent and (
@@ -274,7 +276,7 @@ def _existing(dataset: Dataset, asked: Branch, parent: Branch | None, *, pinned:
 
 
 def _fork(dataset: Dataset, branch: Branch) -> None:
-    """Commit the first manifest of a branch whose name was just taken; give it back if none can be."""
+    """Commit the first manifest under a name just taken; give the name back if none can be."""
     try:
         clone(dataset, branch.source, dataset, branch.name)
     except StorageError:
@@ -310,14 +312,14 @@ def _is_residue(dataset: Dataset, branch: Branch, entries: Iterable[Entry]) -> b
     return max(entry.modified for entry in entries) < branch.created_at - dataset.grace
 
 
-def _reclaim(dataset: Dataset, branch: Branch, entries: list[Entry]) -> None:
+def _reclaim(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> None:
     """Remove what a dead life, or another tool's half-made branch, left under this name."""
     names = [one.name for one in refs.list_branches(dataset.storage)]
     own = [entry for entry in entries if layout.owner(entry.path, names) == branch.name]
     if not own or not _is_residue(dataset, branch, own):
         raise ConflictError(
-            f"Files of another life of the branch {branch.name!r} are in the way, and too young to "
-            f"be reclaimed (that takes {dataset.grace}): choose another name, or let fsck repair it.",
+            f"Files of another life of the branch {branch.name!r} are in the way, too young to be "
+            f"reclaimed (that takes {dataset.grace}): choose another name, or let fsck repair it.",
             ref=branch.name,
         )
     dataset.storage.delete_many(own)
@@ -376,7 +378,7 @@ def _check_still_there(dataset: Dataset, branch: Branch) -> None:
         )
 
 
-def files_below(dataset: Dataset, name: str) -> list[Entry]:
+def files_below(dataset: Dataset, name: str) -> Sequence[Entry]:
     return dataset.storage.list(layout.branch_root(name) + "/")
 
 

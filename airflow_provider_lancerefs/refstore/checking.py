@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 
 from airflow_provider_lancerefs.refstore import branching, files, layout, refs, versions
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
@@ -90,7 +90,7 @@ class Survey:
         return {one.name for one in self.all_branches}
 
     @cached_property
-    def tree(self) -> list[Entry]:
+    def tree(self) -> Sequence[Entry]:
         return self.dataset.storage.list(f"{layout.TREE}/")
 
     @cached_property
@@ -188,7 +188,7 @@ def _headless_branches(survey: Survey) -> Iterator[_Wrong]:
                     "its creation was cut short",
                     f"create it again from the same source; {_MEND}",
                 ),
-                lambda branch=branch: branching.complete(survey.dataset, branch),
+                partial(branching.complete, survey.dataset, branch),
             )
         else:
             yield _Wrong(
@@ -198,7 +198,7 @@ def _headless_branches(survey: Survey) -> Iterator[_Wrong]:
                     f"its creation was cut short, and its source {branch.source} is gone",
                     f"delete it; {_MEND}",
                 ),
-                lambda branch=branch: refs.remove(survey.dataset.storage, branch),
+                partial(refs.remove, survey.dataset.storage, branch),
             )
 
 
@@ -224,7 +224,7 @@ def _trees_without_refs(survey: Survey) -> Iterator[_Wrong]:
         if name in survey.names or now() - newest < survey.dataset.grace:
             continue
 
-        def remove(name: str = name, entries: list[Entry] = entries) -> None:
+        def remove(name: str = name, entries: Sequence[Entry] = entries) -> None:
             if refs.find_branch(survey.dataset.storage, name) is not None:
                 raise ConflictError(f"The branch {name!r} was created meanwhile.", ref=name)
             survey.dataset.storage.delete_many(entries)
@@ -262,7 +262,7 @@ def _dangling_tags(survey: Survey) -> Iterator[_Wrong]:
                 + ("does not exist" if there else "is on a branch that does not exist"),
                 "delete it with --force" if tag.protected else f"delete it; {_MEND}",
             ),
-            None if tag.protected else lambda tag=tag: refs.remove(survey.dataset.storage, tag),
+            None if tag.protected else partial(refs.remove, survey.dataset.storage, tag),
         )
 
 
@@ -296,20 +296,20 @@ def _missing_files(survey: Survey) -> Iterator[_Wrong]:
         for file in files.resolve_files(survey.dataset, version, manifest):
             wanted.setdefault(file.uri, str(version))
     there = _existing(survey.dataset, {uri.rpartition("/")[0] for uri in wanted})
-    for uri, version in wanted.items():
+    for uri, needed_by in wanted.items():
         if uri not in there:
             yield _Wrong(
                 Finding(
                     "missing-file",
                     uri,
-                    f"{version} needs it",
+                    f"{needed_by} needs it",
                     "restore the file from a copy, or publish a version without it",
                 )
             )
 
 
 def _orphans(survey: Survey) -> Iterator[_Wrong]:
-    """Files of a living branch that no version of any branch reaches, and forgotten scratch files."""
+    """Files of a living branch that no version reaches, and forgotten scratch files."""
     reached = _reached_below_tree(survey)
     storage = survey.dataset.storage
     for name, branch in survey.branches.items():
@@ -331,7 +331,7 @@ def _orphans(survey: Survey) -> Iterator[_Wrong]:
                     f"no version reaches {len(orphans)} of its files ({size} bytes)",
                     _MEND,
                 ),
-                lambda orphans=orphans: storage.delete_many(orphans),
+                partial(storage.delete_many, orphans),
             )
     scratch = [
         entry
@@ -346,7 +346,7 @@ def _orphans(survey: Survey) -> Iterator[_Wrong]:
                 f"{len(scratch)} half-written files of dead processes",
                 _MEND,
             ),
-            lambda: storage.delete_many(scratch),
+            partial(storage.delete_many, scratch),
         )
 
 

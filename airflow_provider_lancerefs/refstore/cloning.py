@@ -109,8 +109,8 @@ def _other_place(dataset: Dataset, target_uri: str) -> Dataset:
     inside = f"{target_uri}/".startswith(f"{dataset.uri}/")
     if inside or dataset.uri.startswith(f"{target_uri}/"):
         raise InvalidInputError(
-            f"{target_uri} and the dataset {dataset.uri} would lie inside each other: choose another "
-            "place."
+            f"{target_uri} and the dataset {dataset.uri} would lie inside each other: choose "
+            "another place."
         )
     return dataset.elsewhere(target_uri)
 
@@ -196,9 +196,9 @@ def _copies(
             source = f"{home}/{path}" if home else path
             copies[path] = _Copy(dataset.storage, source, target.storage, path)
         elif file.base_id in places:
-            old, new = places[file.base_id]
+            old, moved = places[file.base_id]
             below = path if manifest.bases[file.base_id].is_dataset_root else file.path
-            copies[new.at(below)] = _Copy(old.storage, below, new.storage, below)
+            copies[moved.at(below)] = _Copy(old.storage, below, moved.storage, below)
     return list(copies.values())
 
 

@@ -77,6 +77,21 @@ class IndexRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Fragment:
+    """Rows that share a set of data files, less those that a deletion file strikes out."""
+
+    identity: int
+    physical_rows: int
+    deleted_rows: int
+    data: tuple[FileRef, ...]
+    deletion: FileRef | None
+
+    @property
+    def rows(self) -> int:
+        return self.physical_rows - self.deleted_rows
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What one version consists of."""
 
@@ -86,10 +101,22 @@ class Manifest:
     reader_flags: int
     writer_flags: int
     bases: Mapping[int, BasePath]
-    files: tuple[FileRef, ...]
+    fragments: tuple[Fragment, ...]
     indices: tuple[IndexRef, ...]
     transaction_file: str
     movable: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(fragment.rows for fragment in self.fragments)
+
+    @property
+    def files(self) -> Iterator[FileRef]:
+        """Data and deletion files, in the order of the fragments."""
+        for fragment in self.fragments:
+            yield from fragment.data
+            if fragment.deletion is not None:
+                yield fragment.deletion
 
     def resolve(self, file: FileRef, home: str) -> str:
         """The absolute place of a file; `home` is where this manifest's dataset stands."""
@@ -130,7 +157,7 @@ def parse_manifest(data: bytes, subject: str) -> Manifest:
             )
             for base in message.base_paths
         },
-        files=tuple(_files(message)),
+        fragments=tuple(_fragment(fragment) for fragment in message.fragments),
         indices=tuple(_index(index) for index in section.indices),
         transaction_file=message.transaction_file,
         movable=not any(_FRAGMENT_REUSE in index.details.type_url for index in section.indices),
@@ -199,21 +226,22 @@ def _moment(message: pb.Manifest, subject: str) -> datetime:
         raise _corrupt(subject, "has an impossible time") from error
 
 
-def _files(message: pb.Manifest) -> Iterator[FileRef]:
-    for fragment in message.fragments:
-        for file in fragment.files:
-            yield _data_file(file)
-        for overlay in fragment.overlays:
-            yield _data_file(overlay.data_file)
-        if fragment.HasField("deletion_file"):
-            deletion = fragment.deletion_file
-            name = layout.deletion_name(
-                fragment.id,
-                deletion.read_version,
-                deletion.id,
-                bitmap=deletion.file_type == pb.DeletionFile.BITMAP,
-            )
-            yield FileRef(layout.DELETIONS, name, _base_id(deletion))
+def _fragment(fragment: pb.DataFragment) -> Fragment:
+    overlays = [overlay.data_file for overlay in fragment.overlays]
+    deletion = fragment.deletion_file if fragment.HasField("deletion_file") else None
+    return Fragment(
+        identity=fragment.id,
+        physical_rows=fragment.physical_rows,
+        deleted_rows=deletion.num_deleted_rows if deletion else 0,
+        data=tuple(_data_file(file) for file in [*fragment.files, *overlays]),
+        deletion=_deletion_file(fragment.id, deletion) if deletion else None,
+    )
+
+
+def _deletion_file(fragment: int, deletion: pb.DeletionFile) -> FileRef:
+    bitmap = deletion.file_type == pb.DeletionFile.BITMAP
+    name = layout.deletion_name(fragment, deletion.read_version, deletion.id, bitmap=bitmap)
+    return FileRef(layout.DELETIONS, name, _base_id(deletion))
 
 
 def _data_file(file: pb.DataFile) -> FileRef:

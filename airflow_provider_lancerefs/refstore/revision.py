@@ -1,4 +1,4 @@
-"""How a person writes which version is meant: 'main', 'main@3', 'branch:x', 'branch:x@7', 'tag:v1'."""
+"""How a person writes which version is meant: 'main@3', 'branch:x', 'tag:v1' and the like."""
 
 from __future__ import annotations
 

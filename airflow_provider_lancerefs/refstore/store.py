@@ -18,6 +18,7 @@ from airflow_provider_lancerefs.refstore import (
     versions,
 )
 from airflow_provider_lancerefs.refstore.dataset import RESIDUE_GRACE, Dataset
+from airflow_provider_lancerefs.refstore.manifest import Manifest
 from airflow_provider_lancerefs.refstore.models import (
     Branch,
     BrokenRef,
@@ -100,8 +101,12 @@ class RefStore:
         return refs.read_tag(self._dataset.storage, name)
 
     def resolve(self, revision: AnyRevision) -> Version:
-        """The exact version that 'main', 'main@3', 'branch:x', 'branch:x@7' or 'tag:v1' means now."""
+        """The exact version that 'main', 'main@3', 'branch:x' or 'tag:v1' means now."""
         return versions.resolve(self._dataset.storage, revision)
+
+    def manifest(self, revision: AnyRevision = "main") -> Manifest:
+        """What a version consists of, read from its manifest alone."""
+        return versions.read_manifest(self._dataset.storage, self.resolve(revision))
 
     def create_branch(
         self,
@@ -131,7 +136,7 @@ class RefStore:
         metadata: Mapping[str, str] | None = None,
         protected: bool = False,
     ) -> Tag:
-        """Name a version. The same tag on the same version is returned; on another it is an error."""
+        """Name a version, or return the tag that does; on another version it is an error."""
         return tagging.create_tag(
             self._dataset, name, revision, metadata or {}, protected=protected
         )
@@ -147,7 +152,7 @@ class RefStore:
     def set_metadata(self, ref: _Ref, metadata: Mapping[str, str | None]) -> _Ref:
         """Set keys of a ref's metadata, or remove those set to None, by compare-and-swap.
 
-        `lancerefs.protected` set to 'true' protects the ref; other `lancerefs.` keys are the store's.
+        `lancerefs.protected` set to 'true' protects the ref; other such keys are the store's.
         """
         merged = {**ref.metadata, **refs.check_metadata(metadata)}
         kept = {key: value for key, value in merged.items() if value is not None}
@@ -156,7 +161,7 @@ class RefStore:
     def shallow_clone(
         self, target_uri: str | os.PathLike[str], revision: AnyRevision = "main"
     ) -> Version:
-        """Make a dataset elsewhere that shares this one's files, and pin the version it stands on."""
+        """Make a dataset elsewhere that shares this one's files, and pin its source version."""
         return cloning.shallow_clone(self._dataset, normalise_uri(target_uri), revision)
 
     def files(self, revision: AnyRevision = "main") -> list[DatasetFile]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_provider_lancerefs.refstore import layout
 from airflow_provider_lancerefs.refstore.errors import (
     DatasetNotFoundError,
@@ -82,7 +84,7 @@ def list_manifests(storage: Storage, branch: str) -> dict[int, Entry]:
     return manifests_among(branch, entries)
 
 
-def manifests_among(branch: str, entries: list[Entry]) -> dict[int, Entry]:
+def manifests_among(branch: str, entries: Sequence[Entry]) -> dict[int, Entry]:
     """Of files listed anywhere below a branch, its own manifests by their number."""
     folder = layout.versions_folder(branch)
     numbered = (

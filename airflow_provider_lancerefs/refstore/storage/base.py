@@ -6,7 +6,7 @@ of a path exactly one wins, a stale replace is refused, and a listing sees the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Protocol
@@ -66,7 +66,7 @@ class Storage(Protocol):
         """
         ...
 
-    def list(self, prefix: str, *, limit: int | None = None) -> list[Entry]:
+    def list(self, prefix: str, *, limit: int | None = None) -> Sequence[Entry]:
         """The objects whose path starts with `prefix`, in the order of their paths."""
         ...
 

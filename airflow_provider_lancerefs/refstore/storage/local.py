@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -94,7 +94,7 @@ class LocalStorage:
             self._compare(path, expected)
             self._unlink(path)
 
-    def list(self, prefix: str, *, limit: int | None = None) -> list[Entry]:
+    def list(self, prefix: str, *, limit: int | None = None) -> Sequence[Entry]:
         with _translated(prefix):
             paths = sorted(self._below(prefix))
         entries = (self._entry(path) for path in paths)

@@ -6,7 +6,7 @@ import hashlib
 import io
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import BinaryIO
 
 from fsspec.implementations.memory import MemoryFileSystem
@@ -75,7 +75,7 @@ class MemoryStorage:
                 self._compare(path, expected)
                 self._fs.rm_file(self._at(path))
 
-    def list(self, prefix: str, *, limit: int | None = None) -> list[Entry]:
+    def list(self, prefix: str, *, limit: int | None = None) -> Sequence[Entry]:
         with _LOCK:
             start = self._at(prefix)
             found = sorted(path for path in self._fs.store if path.startswith(start))[:limit]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from functools import cached_property
 from typing import Any, BinaryIO, TypeVar
@@ -79,7 +79,7 @@ class S3Storage:
         return self._run(self._read(path))
 
     def read_many(self, paths: Iterable[str]) -> dict[str, Blob]:
-        return self._run(self._read_many(list(paths)))
+        return self._run(self._read_many([*paths]))
 
     def put_new(self, path: str, data: bytes) -> Blob:
         self._prove("create", {"IfNoneMatch": "*"})
@@ -97,7 +97,7 @@ class S3Storage:
         if code in _PRECONDITION and self.read(path) is not None:
             raise ConflictError(f"{path} changed since it was read: read it again.", ref=path)
 
-    def list(self, prefix: str, *, limit: int | None = None) -> list[Entry]:
+    def list(self, prefix: str, *, limit: int | None = None) -> Sequence[Entry]:
         with _translated(prefix):
             return self._run(self._list(prefix, limit))
 
@@ -161,7 +161,7 @@ class S3Storage:
                     return None
                 raise
 
-    async def _read_many(self, paths: list[str]) -> dict[str, Blob]:
+    async def _read_many(self, paths: Sequence[str]) -> dict[str, Blob]:
         slots = asyncio.Semaphore(_PARALLEL)
 
         async def one(path: str) -> Blob | None:
@@ -171,8 +171,8 @@ class S3Storage:
         blobs = await asyncio.gather(*(one(path) for path in paths))
         return {path: blob for path, blob in zip(paths, blobs, strict=True) if blob is not None}
 
-    async def _list(self, prefix: str, limit: int | None) -> list[Entry]:
-        entries: list[Entry] = []
+    async def _list(self, prefix: str, limit: int | None) -> Sequence[Entry]:
+        entries = []
         more: dict[str, str] = {}
         while True:
             reply = await self._fs._call_s3(
@@ -256,7 +256,7 @@ class S3Storage:
                 self._run(self._call("delete_object", layout.PROBE))
             raise UnsupportedStoreError(
                 f"The S3 server at {endpoint} ignores conditions on writes, so two writers could "
-                "overwrite each other unseen: use a server that honours If-None-Match and If-Match.",
+                "overwrite each other unseen: use one that honours If-None-Match and If-Match.",
                 ref=self.uri,
             )
         _PROOFS.add(proof)

@@ -1,0 +1,1 @@
+"""Rules about the source itself: who may import whom, and what the repository may hold."""
