@@ -20,6 +20,8 @@ Action: TypeAlias = Callable[[RefStore, Namespace, Progress], Printable]
 
 def list_branches(store: RefStore, arguments: Namespace, progress: Progress) -> Printable:
     branches = store.branches()
+    if not branches:
+        store.resolve("main")  # says so if there is no dataset at all
     rows = [
         [
             branch.name,
@@ -51,19 +53,20 @@ def expire_branches(store: RefStore, arguments: Namespace, progress: Progress) -
     expiries = store.expire_branches(
         arguments.pattern, arguments.older_than, dry_run=arguments.dry_run, progress=progress
     )
-    rows = [
-        [expiry.branch, "deleted" if expiry.deleted else "kept", expiry.reason]
-        for expiry in expiries
-    ]
+    done = "would be deleted" if arguments.dry_run else "deleted"
+    rows = [[one.branch, done if one.due else "kept", one.reason] for one in expiries]
     text = table(["BRANCH", "WHAT", "WHY"], rows, empty="no branch matches")
     data = [
-        {"branch": one.branch, "deleted": one.deleted, "reason": one.reason} for one in expiries
+        {"branch": one.branch, "due": one.due, "deleted": one.deleted, "reason": one.reason}
+        for one in expiries
     ]
     return Printable(text, data)
 
 
 def list_tags(store: RefStore, arguments: Namespace, progress: Progress) -> Printable:
     tags = store.tags()
+    if not tags:
+        store.resolve("main")  # says so if there is no dataset at all
     rows = [
         [
             tag.name,

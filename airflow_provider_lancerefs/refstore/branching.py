@@ -38,7 +38,7 @@ from airflow_provider_lancerefs.refstore.models import (
     Tag,
     Version,
 )
-from airflow_provider_lancerefs.refstore.names import MAIN, check_branch_name
+from airflow_provider_lancerefs.refstore.names import MAIN, check_new_branch_name
 from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
 from airflow_provider_lancerefs.refstore.storage import Entry
 
@@ -54,7 +54,7 @@ def create_branch(
 
     Raises AlreadyExistsError if the name is taken by a branch from another source.
     """
-    check_branch_name(name)
+    check_new_branch_name(name)
     checked = refs.check_metadata(metadata)
     wanted = parse_revision(source) if isinstance(source, str) else source
     storage = dataset.storage

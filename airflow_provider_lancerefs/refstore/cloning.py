@@ -91,7 +91,7 @@ def relocate(
     _check_movable(manifest, version)
     _check_bases(manifest, bases)
     moved = rewrite_base_paths(
-        blob.data, str(version), lambda base: bases.get(base.rstrip("/"), base)
+        blob.data, str(version), lambda base: bases.get(base.rstrip("/"), base), as_root=True
     )
     target_path = layout.manifest_path(MAIN, version.number, v2=layout.is_v2_manifest(path))
     _check_vacant(target, target_path, moved)

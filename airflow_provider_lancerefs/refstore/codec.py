@@ -17,6 +17,10 @@ from airflow_provider_lancerefs.refstore.names import MAIN, shown
 
 _Fields: TypeAlias = dict[str, object]
 _LARGEST = 2**64
+_FNV_PRIME = 0x100000001B3
+_FNV_START = 0xCBF29CE484222325
+_SYNTHETIC_SEEDS = (_FNV_START, _FNV_START ^ 0x9E3779B97F4A7C15)
+_NO_IDENTIFIER = ((0, "0" * 32),)
 _SNAKE_TO_CAMEL = {
     "parent_branch": "parentBranch",
     "parent_version": "parentVersion",
@@ -30,7 +34,7 @@ _SNAKE_TO_CAMEL = {
 def decode_branch(name: str, data: bytes, token: str = "") -> Branch:
     """Read a branch's ref file; raises FormatError saying what is wrong with it."""
     fields = _Reader("branch", name, data)
-    parent = fields.optional_text("parentBranch")
+    parent = fields.optional_text("parentBranch") or MAIN
     parent_version = fields.number("parentVersion")
     created = fields.number("createAt", default=0)
     try:
@@ -39,11 +43,12 @@ def decode_branch(name: str, data: bytes, token: str = "") -> Branch:
         raise fields.wrong("createAt", "a unix time in seconds") from error
     return Branch(
         name=name,
-        parent=parent or MAIN,
+        parent=parent,
         parent_version=parent_version,
         created_at=created_at,
         manifest_size=fields.number("manifestSize", default=0),
-        identifier=fields.identifier(),
+        identifier=fields.identifier()
+        or _synthetic_identifier(name, parent, parent_version, created),
         metadata=fields.metadata(),
         extra=fields.rest(),
         token=token,
@@ -52,9 +57,8 @@ def decode_branch(name: str, data: bytes, token: str = "") -> Branch:
 
 def encode_branch(branch: Branch) -> bytes:
     fields: _Fields = {"parentBranch": None if branch.parent == MAIN else branch.parent}
-    if branch.identifier:
-        fields["identifier"] = {"version_mapping": [list(pair) for pair in branch.identifier]}
     fields |= {
+        "identifier": {"version_mapping": [list(pair) for pair in branch.identifier]},
         "parentVersion": branch.parent_version,
         "createAt": int(branch.created_at.timestamp()),
         "manifestSize": branch.manifest_size,
@@ -90,6 +94,25 @@ def encode_tag(tag: Tag) -> bytes:
         fields["updatedAt"] = _rfc3339(tag.updated_at)
     fields |= {"manifestSize": tag.manifest_size, "metadata": dict(tag.metadata)}
     return _dump(tag.extra, fields)
+
+
+def _synthetic_identifier(name: str, parent: str, parent_version: int, created: int) -> Identifier:
+    """What pylance takes for the identifier where a file, as older Lance wrote them, has none.
+
+    Two 64-bit FNV-1a hashes of what the file says; children made by pylance carry this value.
+    """
+    text = (
+        f"branch_name={name}\nparent_branch={'' if parent == MAIN else parent}\n"
+        f"parent_version={parent_version}\ncreate_at={created}"
+    ).encode()
+    return ((0, "".join(f"{_fnv1a(text, seed):016x}" for seed in _SYNTHETIC_SEEDS)),)
+
+
+def _fnv1a(data: bytes, seed: int) -> int:
+    value = seed
+    for byte in data:
+        value = (value ^ byte) * _FNV_PRIME % _LARGEST
+    return value
 
 
 def _dump(extra: Mapping[str, object], fields: _Fields) -> bytes:
@@ -155,7 +178,8 @@ class _Reader:
         pairs = value.get("version_mapping") if isinstance(value, dict) else None
         if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in pairs):
             raise self.wrong("identifier", "a version_mapping of [version, id] pairs")
-        return tuple((pair[0], pair[1]) for pair in pairs)
+        identifier = tuple((pair[0], pair[1]) for pair in pairs)
+        return () if identifier == _NO_IDENTIFIER else identifier
 
     def rest(self) -> _Fields:
         return self._left

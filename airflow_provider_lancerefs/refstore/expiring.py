@@ -31,7 +31,7 @@ def expire_branches(
         if reason is None and isinstance(branch, Branch):
             old.append(branch)
         else:
-            kept.append(Expiry(branch.name, deleted=False, reason=reason or ""))
+            kept.append(Expiry(branch.name, due=False, deleted=False, reason=reason or ""))
     swept = _tried(dataset, old) if dry_run else _deleted(dataset, old, progress)
     return sorted([*kept, *swept], key=lambda one: one.branch)
 
@@ -58,8 +58,8 @@ def _tried(dataset: Dataset, branches: list[Branch]) -> list[Expiry]:
     results = []
     for branch in branches:
         blockers = look.of(branch, branching.files_below(dataset, branch.name))
-        reason = f"needed by {', '.join(blockers)}" if blockers else "would be deleted"
-        results.append(Expiry(branch.name, deleted=False, reason=reason))
+        reason = f"needed by {', '.join(blockers)}" if blockers else "old enough"
+        results.append(Expiry(branch.name, due=not blockers, deleted=False, reason=reason))
     return results
 
 
@@ -67,8 +67,9 @@ def _deleted(dataset: Dataset, branches: list[Branch], progress: Progress) -> li
     progress("deleting branches", 0, len(branches))
     results = []
     for name, failure in branching.delete_branches(dataset, branches).items():
-        reason = "expired" if failure is None else str(failure)
+        gone = failure is None
+        reason = str(failure) if failure else "old enough"
         if isinstance(failure, RefusedError) and failure.blockers:
             reason = f"needed by {', '.join(failure.blockers)}"
-        results.append(Expiry(name, deleted=failure is None, reason=reason))
+        results.append(Expiry(name, due=gone, deleted=gone, reason=reason))
     return results

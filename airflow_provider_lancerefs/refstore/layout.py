@@ -5,7 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-from airflow_provider_lancerefs.refstore.names import MAIN, file_name, name_of_file
+from airflow_provider_lancerefs.refstore.names import (
+    LAYOUT_FOLDERS,
+    MAIN,
+    file_name,
+    name_of_file,
+)
 
 VERSIONS = "_versions"
 DATA = "data"
@@ -101,7 +106,7 @@ def is_dataset_file(path: str) -> bool:
 
 def is_dataset_folder(name: str) -> bool:
     """Whether a folder name is one in which the format keeps a dataset's files."""
-    return name in _FLAT_FOLDERS or name == INDICES
+    return name in LAYOUT_FOLDERS
 
 
 def is_content(path: str) -> bool:

@@ -164,17 +164,22 @@ def parse_manifest(data: bytes, subject: str) -> Manifest:
     )
 
 
-def rewrite_base_paths(data: bytes, subject: str, repoint: Callable[[str], str]) -> bytes:
+def rewrite_base_paths(
+    data: bytes, subject: str, repoint: Callable[[str], str], *, as_root: bool = False
+) -> bytes:
     """The same manifest with every base path passed through `repoint`, and nothing else changed.
 
-    Refuses (FormatError, `unsupported-feature`) a manifest with features whose files may hold base
-    ids of their own, and one that a newer writer marked.
+    `as_root` also leaves out the branch's name: pylance finds no refs where a manifest that is not
+    below a `tree/` folder has one. Raises FormatError (`unsupported-feature`) for features whose
+    files may hold base ids of their own, and for what a newer writer marked.
     """
     message, position = _message(data, subject)
     _check_flags(message.reader_feature_flags, _RELOCATABLE, "relocate", subject)
     _check_flags(message.writer_feature_flags, _RELOCATABLE, "relocate", subject)
     for base in message.base_paths:
         base.path = repoint(base.path)
+    if as_root:
+        message.ClearField("branch")
     body = message.SerializeToString()
     trailer = data[-_TRAILER.size :]
     return data[:position] + _LENGTH.pack(len(body)) + body + trailer

@@ -173,9 +173,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What a sweep did with one branch, and why."""
+    """What a sweep did with one branch, and why. In a dry run what is `due` is not deleted."""
 
     branch: str
+    due: bool
     deleted: bool
     reason: str
 

@@ -9,6 +9,7 @@ from airflow_provider_lancerefs.refstore.errors import InvalidRefNameError
 MAIN = "main"
 SUFFIX = ".json"
 LONGEST_FILE_NAME = 255
+LAYOUT_FOLDERS = ("data", "_versions", "_transactions", "_deletions", "_indices")
 _PUNCTUATION = ".-_"
 
 
@@ -29,7 +30,33 @@ def check_branch_name(name: str) -> str:
             _refuse(name, "branch", "no part of it may be '.' alone")
     if name.endswith(".lock"):
         _refuse(name, "branch", "it may not end with '.lock'")
+    return name
+
+
+def check_new_branch_name(name: str) -> str:
+    """As check_branch_name, and that the branch can live beside any other.
+
+    Tools may have made others: they are read, but none is added.
+    """
+    check_branch_name(name)
+    for part in name.split("/")[1:]:
+        if part in LAYOUT_FOLDERS:
+            _refuse(
+                name,
+                "branch",
+                f"with a part {part!r} after the first, its folder would be one in which another "
+                "branch keeps its files",
+            )
     _check_length(name, "branch")
+    return name
+
+
+def check_new_tag_name(name: str) -> str:
+    """As check_tag_name, and that pylance can list it: it cannot where a name is not ASCII."""
+    check_tag_name(name)
+    if not name.isascii():
+        _refuse(name, "tag", "pylance cannot list tags once one has a letter that is not ASCII")
+    _check_length(name, "tag")
     return name
 
 
@@ -43,7 +70,6 @@ def check_tag_name(name: str) -> str:
         _refuse(name, "tag", "it may not end with '.lock'")
     if ".." in name:
         _refuse(name, "tag", "it may not contain '..'")
-    _check_length(name, "tag")
     return name
 
 

@@ -21,7 +21,7 @@ from airflow_provider_lancerefs.refstore.errors import (
     RefusedError,
 )
 from airflow_provider_lancerefs.refstore.models import PROTECTED_KEY, Tag, Version
-from airflow_provider_lancerefs.refstore.names import MAIN, check_tag_name
+from airflow_provider_lancerefs.refstore.names import MAIN, check_new_tag_name, check_tag_name
 from airflow_provider_lancerefs.refstore.revision import Revision
 
 
@@ -37,7 +37,7 @@ def create_tag(
 
     Raises AlreadyExistsError if the tag names another version.
     """
-    check_tag_name(name)
+    check_new_tag_name(name)
     checked = refs.check_metadata(metadata)
     target = versions.resolve(dataset.storage, revision)
     moment = now()

@@ -701,7 +701,7 @@ def test_update_conflicts(parent: LanceDataset, change: str, kind: str) -> None:
 def test_cleaned_history_loses_changes_silently(
     parent: LanceDataset, change: str, kind: str, outcome: list[int]
 ) -> None:
-    """Where cleanup took the versions since read_version, what conflicted lands and loses rows."""
+    """Where cleanup took the versions since read_version, conflicts land and lose changes."""
     parent.create_branch("b")
     PARENT_DOES[change](parent.uri)
     write(parent.uri, 8)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n<airflow_provider_lancerefs/refstore/_proto/lance_table.proto\x12\x0flancerefs.table\"\xde\x04\n\x08Manifest\x12&\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x16.lancerefs.table.Field\x12\x30\n\tfragments\x18\x02 \x03(\x0b\x32\x1d.lancerefs.table.DataFragment\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.lancerefs.table.Timestamp\x12\x1c\n\x14reader_feature_flags\x18\t \x01(\x04\x12\x1c\n\x14writer_feature_flags\x18\n \x01(\x04\x12\x1c\n\x0fmax_fragment_id\x18\x0b \x01(\rH\x01\x88\x01\x01\x12\x18\n\x10transaction_file\x18\x0c \x01(\t\x12\x13\n\x0bnext_row_id\x18\x0e \x01(\x04\x12\x35\n\x06\x63onfig\x18\x10 \x03(\x0b\x32%.lancerefs.table.Manifest.ConfigEntry\x12-\n\nbase_paths\x18\x12 \x03(\x0b\x32\x19.lancerefs.table.BasePath\x12\x13\n\x06\x62ranch\x18\x14 \x01(\tH\x02\x88\x01\x01\x12 \n\x13transaction_section\x18\x15 \x01(\x04H\x03\x88\x01\x01\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_index_sectionB\x12\n\x10_max_fragment_idB\t\n\x07_branchB\x16\n\x14_transaction_section\"\xc5\x01\n\x05\x46ield\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\x05\x12\x14\n\x0clogical_type\x18\x05 \x01(\t\x12\x10\n\x08nullable\x18\x06 \x01(\x08\x12\x36\n\x08metadata\x18\n \x03(\x0b\x32$.lancerefs.table.Field.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"+\n\tTimestamp\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\x12\r\n\x05nanos\x18\x02 \x01(\x05\"Y\n\x08\x42\x61sePath\x12\n\n\x02id\x18\x01 \x01(\r\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\x12\x0c\n\x04path\x18\x04 \x01(\tB\x07\n\x05_name\"\xc5\x01\n\x0c\x44\x61taFragment\x12\n\n\x02id\x18\x01 \x01(\x04\x12(\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x19.lancerefs.table.DataFile\x12\x34\n\rdeletion_file\x18\x03 \x01(\x0b\x32\x1d.lancerefs.table.DeletionFile\x12\x15\n\rphysical_rows\x18\x04 \x01(\x04\x12\x32\n\x08overlays\x18\x0b \x03(\x0b\x32 .lancerefs.table.DataOverlayFile\"c\n\x08\x44\x61taFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x17\n\x0f\x66ile_size_bytes\x18\x06 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"?\n\x0f\x44\x61taOverlayFile\x12,\n\tdata_file\x18\x01 \x01(\x0b\x32\x19.lancerefs.table.DataFile\"\xc8\x01\n\x0c\x44\x65letionFile\x12\x35\n\tfile_type\x18\x01 \x01(\x0e\x32\".lancerefs.table.DeletionFile.Type\x12\x14\n\x0cread_version\x18\x02 \x01(\x04\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x04 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\"#\n\x04Type\x12\x0f\n\x0b\x41RROW_ARRAY\x10\x00\x12\n\n\x06\x42ITMAP\x10\x01\x42\n\n\x08_base_id\"\x14\n\x04Uuid\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"-\n\tIndexFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"&\n\x03\x41ny\x12\x10\n\x08type_url\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xf8\x01\n\rIndexMetadata\x12#\n\x04uuid\x18\x01 \x01(\x0b\x32\x15.lancerefs.table.Uuid\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12%\n\x07\x64\x65tails\x18\x06 \x01(\x0b\x32\x14.lancerefs.table.Any\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x00\x88\x01\x01\x12)\n\x05\x66iles\x18\n \x03(\x0b\x32\x1a.lancerefs.table.IndexFileB\n\n\x08_base_id\"?\n\x0cIndexSection\x12/\n\x07indices\x18\x01 \x03(\x0b\x32\x1e.lancerefs.table.IndexMetadatab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n<airflow_provider_lancerefs/refstore/_proto/lance_table.proto\x12\x0flancerefs.table\"\xa4\x04\n\x08Manifest\x12&\n\x06\x66ields\x18\x01 \x03(\x0b\x32\x16.lancerefs.table.Field\x12\x30\n\tfragments\x18\x02 \x03(\x0b\x32\x1d.lancerefs.table.DataFragment\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x1a\n\rindex_section\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12-\n\ttimestamp\x18\x07 \x01(\x0b\x32\x1a.lancerefs.table.Timestamp\x12\x1c\n\x14reader_feature_flags\x18\t \x01(\x04\x12\x1c\n\x14writer_feature_flags\x18\n \x01(\x04\x12\x1c\n\x0fmax_fragment_id\x18\x0b \x01(\rH\x01\x88\x01\x01\x12\x18\n\x10transaction_file\x18\x0c \x01(\t\x12\x13\n\x0bnext_row_id\x18\x0e \x01(\x04\x12\x35\n\x06\x63onfig\x18\x10 \x03(\x0b\x32%.lancerefs.table.Manifest.ConfigEntry\x12-\n\nbase_paths\x18\x12 \x03(\x0b\x32\x19.lancerefs.table.BasePath\x12\x13\n\x06\x62ranch\x18\x14 \x01(\tH\x02\x88\x01\x01\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x10\n\x0e_index_sectionB\x12\n\x10_max_fragment_idB\t\n\x07_branch\"\xc5\x01\n\x05\x46ield\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\x05\x12\x14\n\x0clogical_type\x18\x05 \x01(\t\x12\x10\n\x08nullable\x18\x06 \x01(\x08\x12\x36\n\x08metadata\x18\n \x03(\x0b\x32$.lancerefs.table.Field.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"+\n\tTimestamp\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\x12\r\n\x05nanos\x18\x02 \x01(\x05\"Y\n\x08\x42\x61sePath\x12\n\n\x02id\x18\x01 \x01(\r\x12\x11\n\x04name\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0fis_dataset_root\x18\x03 \x01(\x08\x12\x0c\n\x04path\x18\x04 \x01(\tB\x07\n\x05_name\"\xc5\x01\n\x0c\x44\x61taFragment\x12\n\n\x02id\x18\x01 \x01(\x04\x12(\n\x05\x66iles\x18\x02 \x03(\x0b\x32\x19.lancerefs.table.DataFile\x12\x34\n\rdeletion_file\x18\x03 \x01(\x0b\x32\x1d.lancerefs.table.DeletionFile\x12\x15\n\rphysical_rows\x18\x04 \x01(\x04\x12\x32\n\x08overlays\x18\x0b \x03(\x0b\x32 .lancerefs.table.DataOverlayFile\"c\n\x08\x44\x61taFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x17\n\x0f\x66ile_size_bytes\x18\x06 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_base_id\"?\n\x0f\x44\x61taOverlayFile\x12,\n\tdata_file\x18\x01 \x01(\x0b\x32\x19.lancerefs.table.DataFile\"\xc8\x01\n\x0c\x44\x65letionFile\x12\x35\n\tfile_type\x18\x01 \x01(\x0e\x32\".lancerefs.table.DeletionFile.Type\x12\x14\n\x0cread_version\x18\x02 \x01(\x04\x12\n\n\x02id\x18\x03 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x04 \x01(\x04\x12\x14\n\x07\x62\x61se_id\x18\x07 \x01(\rH\x00\x88\x01\x01\"#\n\x04Type\x12\x0f\n\x0b\x41RROW_ARRAY\x10\x00\x12\n\n\x06\x42ITMAP\x10\x01\x42\n\n\x08_base_id\"\x14\n\x04Uuid\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"-\n\tIndexFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"&\n\x03\x41ny\x12\x10\n\x08type_url\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xf8\x01\n\rIndexMetadata\x12#\n\x04uuid\x18\x01 \x01(\x0b\x32\x15.lancerefs.table.Uuid\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12%\n\x07\x64\x65tails\x18\x06 \x01(\x0b\x32\x14.lancerefs.table.Any\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x00\x88\x01\x01\x12)\n\x05\x66iles\x18\n \x03(\x0b\x32\x1a.lancerefs.table.IndexFileB\n\n\x08_base_id\"?\n\x0cIndexSection\x12/\n\x07indices\x18\x01 \x03(\x0b\x32\x1e.lancerefs.table.IndexMetadatab\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,35 +37,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FIELD_METADATAENTRY']._loaded_options = None
   _globals['_FIELD_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_MANIFEST']._serialized_start=82
-  _globals['_MANIFEST']._serialized_end=688
-  _globals['_MANIFEST_CONFIGENTRY']._serialized_start=570
-  _globals['_MANIFEST_CONFIGENTRY']._serialized_end=615
-  _globals['_FIELD']._serialized_start=691
-  _globals['_FIELD']._serialized_end=888
-  _globals['_FIELD_METADATAENTRY']._serialized_start=841
-  _globals['_FIELD_METADATAENTRY']._serialized_end=888
-  _globals['_TIMESTAMP']._serialized_start=890
-  _globals['_TIMESTAMP']._serialized_end=933
-  _globals['_BASEPATH']._serialized_start=935
-  _globals['_BASEPATH']._serialized_end=1024
-  _globals['_DATAFRAGMENT']._serialized_start=1027
-  _globals['_DATAFRAGMENT']._serialized_end=1224
-  _globals['_DATAFILE']._serialized_start=1226
-  _globals['_DATAFILE']._serialized_end=1325
-  _globals['_DATAOVERLAYFILE']._serialized_start=1327
-  _globals['_DATAOVERLAYFILE']._serialized_end=1390
-  _globals['_DELETIONFILE']._serialized_start=1393
-  _globals['_DELETIONFILE']._serialized_end=1593
-  _globals['_DELETIONFILE_TYPE']._serialized_start=1546
-  _globals['_DELETIONFILE_TYPE']._serialized_end=1581
-  _globals['_UUID']._serialized_start=1595
-  _globals['_UUID']._serialized_end=1615
-  _globals['_INDEXFILE']._serialized_start=1617
-  _globals['_INDEXFILE']._serialized_end=1662
-  _globals['_ANY']._serialized_start=1664
-  _globals['_ANY']._serialized_end=1702
-  _globals['_INDEXMETADATA']._serialized_start=1705
-  _globals['_INDEXMETADATA']._serialized_end=1953
-  _globals['_INDEXSECTION']._serialized_start=1955
-  _globals['_INDEXSECTION']._serialized_end=2018
+  _globals['_MANIFEST']._serialized_end=630
+  _globals['_MANIFEST_CONFIGENTRY']._serialized_start=536
+  _globals['_MANIFEST_CONFIGENTRY']._serialized_end=581
+  _globals['_FIELD']._serialized_start=633
+  _globals['_FIELD']._serialized_end=830
+  _globals['_FIELD_METADATAENTRY']._serialized_start=783
+  _globals['_FIELD_METADATAENTRY']._serialized_end=830
+  _globals['_TIMESTAMP']._serialized_start=832
+  _globals['_TIMESTAMP']._serialized_end=875
+  _globals['_BASEPATH']._serialized_start=877
+  _globals['_BASEPATH']._serialized_end=966
+  _globals['_DATAFRAGMENT']._serialized_start=969
+  _globals['_DATAFRAGMENT']._serialized_end=1166
+  _globals['_DATAFILE']._serialized_start=1168
+  _globals['_DATAFILE']._serialized_end=1267
+  _globals['_DATAOVERLAYFILE']._serialized_start=1269
+  _globals['_DATAOVERLAYFILE']._serialized_end=1332
+  _globals['_DELETIONFILE']._serialized_start=1335
+  _globals['_DELETIONFILE']._serialized_end=1535
+  _globals['_DELETIONFILE_TYPE']._serialized_start=1488
+  _globals['_DELETIONFILE_TYPE']._serialized_end=1523
+  _globals['_UUID']._serialized_start=1537
+  _globals['_UUID']._serialized_end=1557
+  _globals['_INDEXFILE']._serialized_start=1559
+  _globals['_INDEXFILE']._serialized_end=1604
+  _globals['_ANY']._serialized_start=1606
+  _globals['_ANY']._serialized_end=1644
+  _globals['_INDEXMETADATA']._serialized_start=1647
+  _globals['_INDEXMETADATA']._serialized_end=1895
+  _globals['_INDEXSECTION']._serialized_start=1897
+  _globals['_INDEXSECTION']._serialized_end=1960
 # @@protoc_insertion_point(module_scope)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Manifest(_message.Message):
-    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "reader_feature_flags", "writer_feature_flags", "max_fragment_id", "transaction_file", "next_row_id", "config", "base_paths", "branch", "transaction_section")
+    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "reader_feature_flags", "writer_feature_flags", "max_fragment_id", "transaction_file", "next_row_id", "config", "base_paths", "branch")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -29,7 +29,6 @@ class Manifest(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     BASE_PATHS_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIELD_NUMBER: _ClassVar[int]
-    TRANSACTION_SECTION_FIELD_NUMBER: _ClassVar[int]
     fields: _containers.RepeatedCompositeFieldContainer[Field]
     fragments: _containers.RepeatedCompositeFieldContainer[DataFragment]
     version: int
@@ -43,8 +42,7 @@ class Manifest(_message.Message):
     config: _containers.ScalarMap[str, str]
     base_paths: _containers.RepeatedCompositeFieldContainer[BasePath]
     branch: str
-    transaction_section: int
-    def __init__(self, fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ..., fragments: _Optional[_Iterable[_Union[DataFragment, _Mapping]]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[Timestamp, _Mapping]] = ..., reader_feature_flags: _Optional[int] = ..., writer_feature_flags: _Optional[int] = ..., max_fragment_id: _Optional[int] = ..., transaction_file: _Optional[str] = ..., next_row_id: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ..., branch: _Optional[str] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+    def __init__(self, fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ..., fragments: _Optional[_Iterable[_Union[DataFragment, _Mapping]]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[Timestamp, _Mapping]] = ..., reader_feature_flags: _Optional[int] = ..., writer_feature_flags: _Optional[int] = ..., max_fragment_id: _Optional[int] = ..., transaction_file: _Optional[str] = ..., next_row_id: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ..., branch: _Optional[str] = ...) -> None: ...
 
 class Field(_message.Message):
     __slots__ = ("name", "id", "parent_id", "logical_type", "nullable", "metadata")
