@@ -120,7 +120,7 @@ def _existing_clone(
 ) -> Version:
     """What stands at the target, if it is the clone that was asked for."""
     there = versions.list_manifests(target.storage, MAIN)
-    if pin is None or pin.metadata.get(PIN_KEY) != target.uri or min(there) < version.number:
+    if pin is None or pin.metadata.get(PIN_KEY) != target.uri or min(there) < pin.version:
         raise AlreadyExistsError(
             f"A dataset stands at {target.uri} already: choose another place, or delete it first.",
             ref=target.uri,
