@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.services.proxy import S3Proxy
 from tests.services.seaweed import BUCKET, S3Server, s3_server
 from tests.tables import Place
+
+settings.register_profile(
+    "default", max_examples=100, deadline=None, derandomize=True, database=None
+)
+settings.register_profile("nightly", max_examples=5_000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property, partial
 
-from airflow_provider_lancerefs.refstore import branching, files, layout, refs, versions
+from airflow_provider_lancerefs.refstore import branching, deleting, files, layout, refs, versions
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
 from airflow_provider_lancerefs.refstore.errors import (
     ConflictError,
+    DatasetNotFoundError,
     LanceRefsError,
-    NotFoundError,
     VersionNotFoundError,
 )
 from airflow_provider_lancerefs.refstore.manifest import Manifest, parse_manifest
@@ -48,8 +48,13 @@ def check(dataset: Dataset, *, repair: bool, orphan_age: timedelta, progress: Pr
     findings: list[Finding] = []
     for doing, look in _LOOKS:
         progress(doing)
-        for wrong in look(survey):
-            findings.append(_mended(wrong) if repair and wrong.mend else wrong.finding)
+        try:
+            for wrong in look(survey):
+                findings.append(_mended(wrong) if repair and wrong.mend else wrong.finding)
+        except DatasetNotFoundError:
+            raise
+        except LanceRefsError as error:
+            findings.append(Finding("not-checked", doing, str(error), "mend that, and run again"))
     return Report(tuple(findings))
 
 
@@ -59,18 +64,29 @@ def _mended(wrong: _Wrong) -> Finding:
         return wrong.finding
     try:
         wrong.mend()
-    except (ConflictError, NotFoundError) as error:
+    except LanceRefsError as error:
         return replace(wrong.finding, detail=f"{wrong.finding.detail}; not mended: {error}")
     return replace(wrong.finding, repaired=True)
 
 
 @dataclass
 class Survey:
-    """What stands in the dataset, read once."""
+    """What stands in the dataset, read once.
+
+    Tags are read before branches: one made on a branch that is made meanwhile is then not seen.
+    """
 
     dataset: Dataset
     orphan_age: timedelta
     _manifests: dict[Version, Manifest] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tag_entries = refs.list_tags(self.dataset.storage)
+        self.tags = refs.read_tags(self.dataset.storage, self._tag_entries)
+
+    @cached_property
+    def tag_ages(self) -> dict[str, timedelta]:
+        return {one.name: now() - one.entry.modified for one in self._tag_entries}
 
     @cached_property
     def all_branches(self) -> list[Branch | BrokenRef]:
@@ -79,10 +95,6 @@ class Survey:
     @cached_property
     def branches(self) -> dict[str, Branch]:
         return {one.name: one for one in self.all_branches if isinstance(one, Branch)}
-
-    @cached_property
-    def tags(self) -> list[Tag | BrokenRef]:
-        return refs.read_tags(self.dataset.storage, refs.list_tags(self.dataset.storage))
 
     @cached_property
     def names(self) -> set[str]:
@@ -103,6 +115,30 @@ class Survey:
             if owner is not None:
                 found.setdefault(owner, []).append(entry)
         return found
+
+    @cached_property
+    def readable(self) -> bool:
+        """Whether every branch ref can be read, so that nothing unknown may need a file."""
+        return len(self.branches) == len(self.all_branches)
+
+    def needed_by(self, branch: str) -> str | None:
+        """Who needs the files of a branch folder, by its ref or by any manifest, if anybody."""
+        for child in self.branches.values():
+            if child.parent == branch:
+                return f"branch {child.name}"
+        for tag in self.tags:
+            if isinstance(tag, Tag) and tag.branch == branch:
+                return f"tag {tag.name}"
+        for name in [MAIN, *self.tree_by_branch]:
+            for version in [] if name == branch else self._inspected(name):
+                if deleting.points_into(self.read(version).bases.values(), branch):
+                    return str(version)
+        return None
+
+    def _inspected(self, name: str) -> list[Version]:
+        """The versions in which a foreign pointer is looked for: all of a branch, main's head."""
+        numbers = self.manifests(name)
+        return [Version(name, one, 0) for one in ([max(numbers)] if name == MAIN else numbers)]
 
     def manifests(self, branch: str) -> dict[int, Entry]:
         if branch == MAIN:
@@ -148,7 +184,7 @@ def _unfinished_deletes(survey: Survey) -> Iterator[_Wrong]:
             continue
 
         def finish(branch: Branch = branch) -> None:
-            failure = branching.delete_branches(survey.dataset, [branch])[branch.name]
+            failure = deleting.delete_branches(survey.dataset, [branch])[branch.name]
             if isinstance(failure, ConflictError):
                 raise failure
 
@@ -165,9 +201,10 @@ def _unfinished_deletes(survey: Survey) -> Iterator[_Wrong]:
 
 def _headless_branches(survey: Survey) -> Iterator[_Wrong]:
     for branch in survey.branches.values():
-        if branch.state.ending:
-            continue
+        young = now() - branch.created_at < survey.dataset.grace
         manifests = survey.manifests(branch.name)
+        if branch.state.ending or (young and not manifests):
+            continue
         if manifests and branching.is_fork(survey.dataset, branch, manifests):
             continue
         subject = f"branch {branch.name}"
@@ -224,32 +261,29 @@ def _trees_without_refs(survey: Survey) -> Iterator[_Wrong]:
         if name in survey.names or now() - newest < survey.dataset.grace:
             continue
 
-        def remove(name: str = name, entries: Sequence[Entry] = entries) -> None:
-            if refs.find_branch(survey.dataset.storage, name) is not None:
+        def remove(name: str = name, entries: list[Entry] = entries) -> None:
+            """A life that begins now writes its files after its ref; these were listed before."""
+            if survey.dataset.storage.read(layout.branch_ref(name)) is not None:
                 raise ConflictError(f"The branch {name!r} was created meanwhile.", ref=name)
             survey.dataset.storage.delete_many(entries)
 
-        needed = [
-            one.name
-            for one in [*survey.branches.values(), *survey.tags]
-            if (isinstance(one, Branch) and one.parent == name)
-            or (isinstance(one, Tag) and one.branch == name)
-        ]
+        needed_by = survey.needed_by(name)
+        safe = needed_by is None and survey.readable
         yield _Wrong(
             Finding(
                 "tree-without-ref",
                 f"branch {name}",
                 f"{len(entries)} files stand under tree/{name} without a ref"
-                + (f", and {needed[0]!r} refers to it" if needed else ""),
-                "restore its ref from a copy" if needed else _MEND,
+                + (f", and {needed_by} needs them" if needed_by else ""),
+                _MEND if safe else "mend the other refs first, or restore its own from a copy",
             ),
-            None if needed else remove,
+            remove if safe else None,
         )
 
 
 def _dangling_tags(survey: Survey) -> Iterator[_Wrong]:
     for tag in survey.tags:
-        if not isinstance(tag, Tag):
+        if not isinstance(tag, Tag) or survey.tag_ages[tag.name] < survey.dataset.grace:
             continue
         there = tag.branch == MAIN or tag.branch in survey.names
         if there and survey.has(tag.target):
@@ -262,8 +296,17 @@ def _dangling_tags(survey: Survey) -> Iterator[_Wrong]:
                 + ("does not exist" if there else "is on a branch that does not exist"),
                 "delete it with --force" if tag.protected else f"delete it; {_MEND}",
             ),
-            None if tag.protected else partial(refs.remove, survey.dataset.storage, tag),
+            None if tag.protected else partial(_remove_dangling, survey.dataset, tag),
         )
+
+
+def _remove_dangling(dataset: Dataset, tag: Tag) -> None:
+    """Remove a tag, unless what it names is there after all."""
+    storage = dataset.storage
+    stands = tag.branch == MAIN or storage.read(layout.branch_ref(tag.branch)) is not None
+    if stands and versions.find_manifest(storage, tag.branch, tag.version) is not None:
+        raise ConflictError(f"What the tag {tag.name!r} names is there again.", ref=tag.name)
+    refs.remove(storage, tag)
 
 
 def _overlapping_names(survey: Survey) -> Iterator[_Wrong]:
@@ -312,7 +355,7 @@ def _orphans(survey: Survey) -> Iterator[_Wrong]:
     """Files of a living branch that no version reaches, and forgotten scratch files."""
     reached = _reached_below_tree(survey)
     storage = survey.dataset.storage
-    for name, branch in survey.branches.items():
+    for name, branch in survey.branches.items() if survey.readable else ():
         if branch.state.ending:
             continue
         orphans = [
@@ -336,7 +379,7 @@ def _orphans(survey: Survey) -> Iterator[_Wrong]:
     scratch = [
         entry
         for entry in storage.list(layout.SCRATCH_PREFIX)
-        if now() - entry.modified >= survey.dataset.grace
+        if now() - entry.modified >= survey.orphan_age
     ]
     if scratch:
         yield _Wrong(
@@ -405,11 +448,14 @@ def _revisions_in_use(survey: Survey) -> set[Version]:
 
 
 def _reached_below_tree(survey: Survey) -> set[str]:
-    """Every file that some version of some branch needs; a version that cannot be read hides none,
-    so its branch's files are all taken as reached."""
+    """Every file that some version of a branch, or the head of main, needs.
+
+    What a version that cannot be read needs is not known, so then every file counts as reached.
+    """
     reached: set[str] = set()
-    for name in survey.branches:
-        for number in survey.manifests(name):
+    for name in [MAIN, *survey.tree_by_branch]:
+        numbers = survey.manifests(name)
+        for number in [max(numbers)] if name == MAIN else numbers:
             version = Version(name, number, 0)
             try:
                 manifest = survey.read(version)

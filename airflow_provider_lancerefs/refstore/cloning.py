@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -50,17 +52,25 @@ def shallow_clone(dataset: Dataset, target_uri: str, revision: str | Revision | 
         version = pin.target if pin.branch == version.branch else version
     if versions.find_head(target.storage, MAIN) is not None:
         return _existing_clone(dataset, target, version, pin)
+    made = pin is None
     pin = tagging.create_tag(dataset, name, version, {PIN_KEY: target_uri}, protected=True)
     try:
-        clone(dataset, version, target)
+        clone(dataset, version, target, MAIN, str(uuid.uuid4()))
     except StorageError:
-        if versions.find_head(target.storage, MAIN) is None:
-            refs.remove(dataset.storage, pin)
-            versions.exact(dataset.storage, version.branch, version.number)
-            raise
-        return _existing_clone(dataset, target, version, pin)
+        if versions.find_head(target.storage, MAIN) is not None:
+            return _existing_clone(dataset, target, version, pin)
+        if made:
+            _unpin(dataset, target, pin)
+        raise
     _keep_pinned(dataset, version, target_uri)
     return versions.exact(target.storage, MAIN, version.number)
+
+
+def _unpin(dataset: Dataset, target: Dataset, pin: Tag) -> None:
+    """Take back the pin of a clone that came to nothing, unless a twin's came to something."""
+    refs.remove(dataset.storage, pin)
+    if versions.find_head(target.storage, MAIN) is not None:
+        _keep_pinned(dataset, pin.target, target.uri)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,8 @@ def relocate(
     progress: Progress,
 ) -> Version:
     """Copy one version to a place of its own: its files, those of the bases that move, and last of
-    all its manifest with `base_paths` re-pointed. A base that is not named stays where it is.
+    all its manifest with `base_paths` re-pointed. A base that is not named stays where it is; if it
+    is this dataset's own, the version is pinned, as for a clone.
 
     Raises FormatError for features whose files may name bases of their own, and AlreadyExistsError
     where another dataset stands at the target.
@@ -95,19 +106,19 @@ def relocate(
     )
     target_path = layout.manifest_path(MAIN, version.number, v2=layout.is_v2_manifest(path))
     _check_vacant(target, target_path, moved)
+    if any(_is_below(base, dataset.uri) for base in _left_behind(manifest, bases)):
+        _keep_pinned(dataset, version, target_uri)
     progress("listing files")
     copies = _copies(dataset, target, version, manifest, bases)
     _copy_all(copies, progress)
-    try:
+    with contextlib.suppress(AlreadyExistsError):
         target.storage.put_new(target_path, moved)
-    except AlreadyExistsError:
-        _check_vacant(target, target_path, moved)
+    _check_vacant(target, target_path, moved)
     return Version(MAIN, version.number, len(moved))
 
 
 def _other_place(dataset: Dataset, target_uri: str) -> Dataset:
-    inside = f"{target_uri}/".startswith(f"{dataset.uri}/")
-    if inside or dataset.uri.startswith(f"{target_uri}/"):
+    if _is_below(target_uri, dataset.uri) or _is_below(dataset.uri, target_uri):
         raise InvalidInputError(
             f"{target_uri} and the dataset {dataset.uri} would lie inside each other: choose "
             "another place."
@@ -119,8 +130,7 @@ def _existing_clone(
     dataset: Dataset, target: Dataset, version: Version, pin: Tag | None
 ) -> Version:
     """What stands at the target, if it is the clone that was asked for."""
-    there = versions.list_manifests(target.storage, MAIN)
-    if pin is None or pin.metadata.get(PIN_KEY) != target.uri or min(there) < pin.version:
+    if pin is None or not _is_clone(dataset, target, pin):
         raise AlreadyExistsError(
             f"A dataset stands at {target.uri} already: choose another place, or delete it first.",
             ref=target.uri,
@@ -133,6 +143,16 @@ def _existing_clone(
         )
     _keep_pinned(dataset, version, target.uri)
     return versions.head(target.storage, MAIN)
+
+
+def _is_clone(dataset: Dataset, target: Dataset, pin: Tag) -> bool:
+    """Whether the dataset at the target was forked from the pinned version."""
+    there = versions.list_manifests(target.storage, MAIN)
+    if pin.metadata.get(PIN_KEY) != target.uri or not there or min(there) < pin.version:
+        return False
+    manifest = versions.read_manifest(target.storage, Version(MAIN, max(there), 0))
+    source = dataset.at(layout.branch_root(pin.branch))
+    return any(base.path.rstrip("/") == source for base in manifest.bases.values())
 
 
 def _keep_pinned(dataset: Dataset, version: Version, target_uri: str) -> None:
@@ -168,6 +188,16 @@ def _check_vacant(target: Dataset, manifest_path: str, manifest: bytes) -> None:
             f"A dataset stands at {target.uri} already: choose another place, or delete it first.",
             ref=target.uri,
         )
+
+
+def _left_behind(manifest: Manifest, bases: Mapping[str, str]) -> list[str]:
+    """The base paths that the copy goes on reading."""
+    paths = (base.path.rstrip("/") for base in manifest.bases.values())
+    return [path for path in paths if path not in bases]
+
+
+def _is_below(path: str, root: str) -> bool:
+    return f"{path}/".startswith(f"{root}/")
 
 
 def _copies(

@@ -18,26 +18,33 @@ from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.versions import read_manifest_file
 
 
-def clone(source: Dataset, version: Version, target: Dataset, branch: str = MAIN) -> None:
+def clone(source: Dataset, version: Version, target: Dataset, branch: str, identity: str) -> None:
     """Commit a shallow clone of a version as the first manifest of a place that has none.
 
     The target is a branch of the source dataset, or another dataset's root (`branch` is main).
+    `identity`, a UUID, becomes the transaction's own, by which the clone is known afterwards.
     Raises StorageError if pylance refuses, which it does where the target has a manifest already.
     """
     if source.uri.startswith("memory://"):
-        _clone_in_memory(source, version, target, branch)
+        _clone_in_memory(source, version, target, branch, identity)
         return
     _commit_clone(
         source.at(layout.branch_root(version.branch)),
         version,
         target.at(layout.branch_root(branch)),
         branch,
+        identity,
         dict(source.storage_options),
     )
 
 
 def _commit_clone(
-    source_uri: str, version: Version, target_uri: str, branch: str, options: dict[str, str]
+    source_uri: str,
+    version: Version,
+    target_uri: str,
+    branch: str,
+    identity: str,
+    options: dict[str, str],
 ) -> None:
     import lance
 
@@ -51,8 +58,7 @@ def _commit_clone(
     try:
         committed = lance.LanceDataset.commit(
             target_uri,
-            operation,
-            read_version=version.number,
+            lance.Transaction(version.number, operation, uuid=identity),
             storage_options=options or None,
         )
     except (OSError, ValueError, RuntimeError) as error:
@@ -65,7 +71,9 @@ def _commit_clone(
         )
 
 
-def _clone_in_memory(source: Dataset, version: Version, target: Dataset, branch: str) -> None:
+def _clone_in_memory(
+    source: Dataset, version: Version, target: Dataset, branch: str, identity: str
+) -> None:
     """pylance cannot reach this process's memory file system: clone on disk, and carry it over."""
     path, manifest = read_manifest_file(source.storage, version)
     with tempfile.TemporaryDirectory(prefix="lancerefs-") as folder:
@@ -81,6 +89,7 @@ def _clone_in_memory(source: Dataset, version: Version, target: Dataset, branch:
             version,
             str(staged_target / target_root),
             branch,
+            identity,
             {},
         )
         for file in sorted(staged_target.rglob("*")):

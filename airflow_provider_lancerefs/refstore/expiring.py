@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
-from airflow_provider_lancerefs.refstore import branching, refs, versions
+from airflow_provider_lancerefs.refstore import deleting, refs
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
 from airflow_provider_lancerefs.refstore.errors import InvalidInputError, RefusedError
 from airflow_provider_lancerefs.refstore.models import Branch, BrokenRef, Expiry
@@ -22,51 +22,55 @@ def expire_branches(
         raise InvalidInputError("Branches cannot expire before they are made: give an age >= 0.")
     progress("listing branches")
     listed = [one for one in refs.list_branches(dataset.storage) if fnmatchcase(one.name, pattern)]
+    idle_since = now() - older_than
     kept: list[Expiry] = []
     old: list[Branch] = []
     found = sorted(refs.read_branches(dataset.storage, listed), key=lambda one: one.name)
     for done, branch in enumerate(found):
         progress("looking at branches", done, len(found))
-        reason = _why_kept(dataset, branch, older_than)
+        reason = _why_kept(dataset, branch, idle_since)
         if reason is None and isinstance(branch, Branch):
             old.append(branch)
         else:
             kept.append(Expiry(branch.name, due=False, deleted=False, reason=reason or ""))
-    swept = _tried(dataset, old) if dry_run else _deleted(dataset, old, progress)
+    swept = _tried(dataset, old) if dry_run else _deleted(dataset, old, idle_since, progress)
     return sorted([*kept, *swept], key=lambda one: one.branch)
 
 
-def _why_kept(dataset: Dataset, branch: Branch | BrokenRef, older_than: timedelta) -> str | None:
+def _why_kept(dataset: Dataset, branch: Branch | BrokenRef, idle_since: datetime) -> str | None:
     if not isinstance(branch, Branch):
         return "its ref cannot be read: run fsck"
-    refusal = branching.not_deletable(branch)
+    refusal = deleting.not_deletable(branch)
     if refusal is not None:
         return str(refusal.kind)
-    if now() - _last_active(dataset, branch) < older_than:
+    if _last_active(dataset, branch) > idle_since:
         return "too young"
     return None
 
 
 def _last_active(dataset: Dataset, branch: Branch) -> datetime:
-    """When the branch was last written to; its creation where it never was."""
-    manifests = versions.list_manifests(dataset.storage, branch.name)
-    return max([branch.created_at, *(entry.modified for entry in manifests.values())])
+    """When a file of the branch was last written; its creation where none is newer."""
+    entries = deleting.files_below(dataset, branch.name)
+    return max([branch.created_at, *(entry.modified for entry in entries)])
 
 
 def _tried(dataset: Dataset, branches: list[Branch]) -> list[Expiry]:
-    look = branching.Dependents.look(dataset)
+    look = deleting.Dependents.look(dataset)
     results = []
     for branch in branches:
-        blockers = look.of(branch, branching.files_below(dataset, branch.name))
+        blockers = look.of(branch, deleting.files_below(dataset, branch.name))
         reason = f"needed by {', '.join(blockers)}" if blockers else "old enough"
         results.append(Expiry(branch.name, due=not blockers, deleted=False, reason=reason))
     return results
 
 
-def _deleted(dataset: Dataset, branches: list[Branch], progress: Progress) -> list[Expiry]:
+def _deleted(
+    dataset: Dataset, branches: list[Branch], idle_since: datetime, progress: Progress
+) -> list[Expiry]:
     progress("deleting branches", 0, len(branches))
     results = []
-    for name, failure in branching.delete_branches(dataset, branches).items():
+    outcome = deleting.delete_branches(dataset, branches, idle_since=idle_since)
+    for name, failure in outcome.items():
         gone = failure is None
         reason = str(failure) if failure else "old enough"
         if isinstance(failure, RefusedError) and failure.blockers:

@@ -13,6 +13,8 @@ from airflow_provider_lancerefs.refstore.names import MAIN
 RESERVED_PREFIX = "lancerefs."
 STATE_KEY = "lancerefs.state"
 STATE_SINCE_KEY = "lancerefs.state_since"
+STATE_BEFORE_KEY = "lancerefs.state_before"
+WRITE_ID = "writeId"
 PROTECTED_KEY = "lancerefs.protected"
 PIN_KEY = "lancerefs.pin"
 
@@ -54,7 +56,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch as its ref file says. `token` is what the file was when it was read."""
+    """A branch as its ref file says. `token` and `written` are the file's when it was read."""
 
     kind: ClassVar[RefKind] = "branch"
     broken: ClassVar[None] = None
@@ -66,8 +68,9 @@ class Branch:
     manifest_size: int
     identifier: Identifier = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, object] = field(default_factory=dict, repr=False)
+    extra: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     token: str = field(default="", repr=False, compare=False)
+    written: datetime | None = field(default=None, repr=False, compare=False)
 
     @property
     def source(self) -> Version:
@@ -81,6 +84,19 @@ class Branch:
             return BranchState(self.metadata.get(STATE_KEY, BranchState.OPEN))
         except ValueError:
             return BranchState.OPEN
+
+    @property
+    def state_before(self) -> BranchState:
+        """What the branch goes back to when a deletion is given up."""
+        try:
+            return BranchState(self.metadata.get(STATE_BEFORE_KEY, BranchState.OPEN))
+        except ValueError:
+            return BranchState.OPEN
+
+    @property
+    def made_here(self) -> bool:
+        """Whether this library made the branch, so that its fork carries the identifier."""
+        return STATE_KEY in self.metadata and bool(self.identifier)
 
     @property
     def state_since(self) -> datetime:
@@ -118,7 +134,7 @@ class Tag:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, object] = field(default_factory=dict, repr=False)
+    extra: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
     token: str = field(default="", repr=False, compare=False)
 
     @property
@@ -137,6 +153,7 @@ class BrokenRef:
     kind: RefKind
     name: str
     broken: str
+    data: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

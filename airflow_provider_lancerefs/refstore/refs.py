@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -24,15 +25,17 @@ from airflow_provider_lancerefs.refstore.models import (
     PIN_KEY,
     PROTECTED_KEY,
     RESERVED_PREFIX,
+    STATE_BEFORE_KEY,
     STATE_KEY,
     STATE_SINCE_KEY,
+    WRITE_ID,
     Branch,
     BranchState,
     BrokenRef,
     Tag,
 )
 from airflow_provider_lancerefs.refstore.names import check_branch_name, check_tag_name
-from airflow_provider_lancerefs.refstore.storage import Entry, Storage
+from airflow_provider_lancerefs.refstore.storage import Blob, Entry, Storage
 
 _Ref = TypeVar("_Ref", Branch, Tag)
 
@@ -48,7 +51,7 @@ class RefEntry:
 def find_branch(storage: Storage, name: str) -> Branch | None:
     """The branch, or None; raises FormatError where its file cannot be read as one."""
     blob = storage.read(layout.branch_ref(check_branch_name(name)))
-    return decode_branch(name, blob.data, blob.token) if blob else None
+    return _branch(name, blob) if blob else None
 
 
 def read_branch(storage: Storage, name: str) -> Branch:
@@ -85,9 +88,9 @@ def read_branches(storage: Storage, listed: Iterable[RefEntry]) -> list[Branch |
     branches: list[Branch | BrokenRef] = []
     for path, blob in storage.read_many(paths).items():
         try:
-            branches.append(decode_branch(paths[path], blob.data, blob.token))
+            branches.append(_branch(paths[path], blob))
         except FormatError as error:
-            branches.append(BrokenRef("branch", paths[path], str(error)))
+            branches.append(BrokenRef("branch", paths[path], str(error), blob.data))
     return branches
 
 
@@ -99,18 +102,19 @@ def read_tags(storage: Storage, listed: Iterable[RefEntry]) -> list[Tag | Broken
         try:
             tags.append(decode_tag(paths[path], blob.data, blob.token))
         except FormatError as error:
-            tags.append(BrokenRef("tag", paths[path], str(error)))
+            tags.append(BrokenRef("tag", paths[path], str(error), blob.data))
     return tags
 
 
 def create(storage: Storage, ref: _Ref) -> _Ref:
     """Write a new ref file; raises AlreadyExistsError where the name is taken."""
-    return replace(ref, token=storage.put_new(_path(ref), _encode(ref)).token)
+    made = _stamped(ref)
+    return replace(made, token=storage.put_new(_path(ref), _encode(made)).token)
 
 
 def update(storage: Storage, ref: _Ref, **changes: object) -> _Ref:
     """Replace a ref by itself with changes, if nobody else has changed it since it was read."""
-    changed: _Ref = replace(ref, **changes)  # type: ignore[arg-type]
+    changed: _Ref = _stamped(replace(ref, **changes))  # type: ignore[arg-type]
     try:
         blob = storage.replace(_path(ref), _encode(changed), expected=ref.token)
     except ConflictError as error:
@@ -122,23 +126,41 @@ def update(storage: Storage, ref: _Ref, **changes: object) -> _Ref:
     return replace(changed, token=blob.token)
 
 
+def set_metadata(storage: Storage, ref: _Ref, metadata: Mapping[str, str | None]) -> _Ref:
+    """Set keys of a ref's metadata, or remove those set to None; not of a branch that is going."""
+    if isinstance(ref, Branch) and ref.state.ending:
+        raise ConflictError(f"The branch {ref.name!r} is being deleted.", ref=ref.name)
+    merged = {**ref.metadata, **check_metadata(metadata)}
+    kept = {key: value for key, value in merged.items() if value is not None}
+    return update(storage, ref, metadata=kept)
+
+
 def remove(storage: Storage, ref: Branch | Tag) -> None:
     """Delete a ref file, if nobody else has changed it since it was read."""
     storage.remove(_path(ref), expected=ref.token)
 
 
 def move_state(storage: Storage, branch: Branch, state: BranchState) -> Branch:
-    """Compare-and-swap of a branch's state."""
+    """Compare-and-swap of a branch's state; a deletion notes what it may have to go back to."""
     metadata = {
         **branch.metadata,
         STATE_KEY: state.value,
         STATE_SINCE_KEY: now().isoformat(timespec="seconds"),
     }
+    if state is BranchState.DELETING:
+        metadata[STATE_BEFORE_KEY] = branch.state.value
+    elif not state.ending:
+        metadata.pop(STATE_BEFORE_KEY, None)
     return update(storage, branch, metadata=metadata)
 
 
+def reopen(storage: Storage, branch: Branch) -> Branch:
+    """Give up a deletion that has not begun to remove anything."""
+    return move_state(storage, branch, branch.state_before)
+
+
 def check_metadata(metadata: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Metadata as a caller may give it: strings, and no key of the store's own but one."""
+    """Metadata as a caller may give it: strings, and none of the store's own keys but two."""
     for key, value in metadata.items():
         if not isinstance(key, str) or not key or not (value is None or isinstance(value, str)):
             raise InvalidInputError(
@@ -150,6 +172,15 @@ def check_metadata(metadata: Mapping[str, str | None]) -> dict[str, str | None]:
                 f"cannot be set (only {PROTECTED_KEY!r} can)."
             )
     return dict(metadata)
+
+
+def _branch(name: str, blob: Blob) -> Branch:
+    return replace(decode_branch(name, blob.data, blob.token), written=blob.modified)
+
+
+def _stamped(ref: _Ref) -> _Ref:
+    """A ref whose bytes no other write has: equal bytes would make a stale token look fresh."""
+    return replace(ref, extra={**ref.extra, WRITE_ID: uuid.uuid4().hex})
 
 
 def _listed(entries: Iterable[Entry]) -> list[RefEntry]:

@@ -11,6 +11,7 @@ from airflow_provider_lancerefs.refstore import (
     branching,
     checking,
     cloning,
+    deleting,
     expiring,
     files,
     refs,
@@ -127,7 +128,7 @@ class RefStore:
         Raises RefusedError if a tag or a child branch needs it, or it is protected (unless `force`)
         or being published.
         """
-        return branching.delete_branch(self._dataset, name, missing_ok=missing_ok, force=force)
+        return deleting.delete_branch(self._dataset, name, missing_ok=missing_ok, force=force)
 
     def create_tag(
         self,
@@ -154,9 +155,7 @@ class RefStore:
 
         `lancerefs.protected` set to 'true' protects the ref; other such keys are the store's.
         """
-        merged = {**ref.metadata, **refs.check_metadata(metadata)}
-        kept = {key: value for key, value in merged.items() if value is not None}
-        return refs.update(self._dataset.storage, ref, metadata=kept)
+        return refs.set_metadata(self._dataset.storage, ref, metadata)
 
     def shallow_clone(
         self, target_uri: str | os.PathLike[str], revision: AnyRevision = "main"

@@ -16,13 +16,14 @@ from airflow_provider_lancerefs.refstore.errors import (
     ConflictError,
     ErrorKind,
     FormatError,
-    LanceRefsError,
+    NotFoundError,
     RefNotFoundError,
     RefusedError,
 )
-from airflow_provider_lancerefs.refstore.models import PROTECTED_KEY, Tag, Version
+from airflow_provider_lancerefs.refstore.models import PROTECTED_KEY, Branch, Tag, Version
 from airflow_provider_lancerefs.refstore.names import MAIN, check_new_tag_name, check_tag_name
 from airflow_provider_lancerefs.refstore.revision import Revision
+from airflow_provider_lancerefs.refstore.standing import keep_standing
 
 
 def create_tag(
@@ -39,8 +40,8 @@ def create_tag(
     """
     check_new_tag_name(name)
     checked = refs.check_metadata(metadata)
-    target = versions.resolve(dataset.storage, revision)
-    moment = now()
+    located = versions.locate(dataset.storage, revision)
+    target, moment = located.version, now()
     asked = Tag(
         name=name,
         branch=target.branch,
@@ -56,18 +57,12 @@ def create_tag(
     try:
         created = refs.create(dataset.storage, asked)
     except AlreadyExistsError:
-        there = refs.read_tag(dataset.storage, name)
-        if (there.branch, there.version) != (asked.branch, asked.version):
-            raise AlreadyExistsError(
-                f"The tag {name!r} exists already and names {there.target}, not {target}: move it, "
-                "or choose another name.",
-                ref=name,
-            ) from None
-        return there
-    missing = _branch_gone(dataset, created.branch)
-    if missing is not None:
+        return _existing(dataset, asked, located)
+    try:
+        _confirm(dataset, located)
+    except (ConflictError, NotFoundError):
         refs.remove(dataset.storage, created)
-        raise missing
+        raise
     return created
 
 
@@ -77,7 +72,10 @@ def move_tag(dataset: Dataset, tag: Tag, revision: str | Revision | Version, *, 
     Raises ConflictError if it was changed since, RefusedError if it is protected.
     """
     _check_free(tag, "move", force=force)
-    target = versions.resolve(dataset.storage, revision)
+    located = versions.locate(dataset.storage, revision)
+    target = located.version
+    if target.branch != MAIN:
+        _check_open(refs.read_branch(dataset.storage, target.branch))
     moved = refs.update(
         dataset.storage,
         tag,
@@ -86,17 +84,11 @@ def move_tag(dataset: Dataset, tag: Tag, revision: str | Revision | Version, *, 
         manifest_size=target.manifest_size,
         updated_at=now(),
     )
-    missing = _branch_gone(dataset, moved.branch)
-    if missing is not None:
-        refs.update(
-            dataset.storage,
-            moved,
-            branch=tag.branch,
-            version=tag.version,
-            manifest_size=tag.manifest_size,
-            updated_at=tag.updated_at,
-        )
-        raise missing
+    try:
+        _confirm(dataset, located)
+    except (ConflictError, NotFoundError):
+        _put_back(dataset, moved, tag)
+        raise
     return moved
 
 
@@ -133,19 +125,64 @@ def _check_free(tag: Tag, verb: str, *, force: bool) -> None:
         )
 
 
-def _branch_gone(dataset: Dataset, branch: str) -> LanceRefsError | None:
-    """Why a tag on the branch cannot stay, or None."""
-    if branch == MAIN:
-        return None
-    try:
-        there = refs.find_branch(dataset.storage, branch)
-    except FormatError:
-        return None
+def _existing(dataset: Dataset, asked: Tag, located: versions.Located) -> Tag:
+    """The tag that stands where one was to be made, if it names the same version."""
+    there = refs.find_tag(dataset.storage, asked.name)
     if there is None:
-        return RefNotFoundError(f"There is no branch {branch!r} in {dataset.uri}.", ref=branch)
-    if there.state.ending:
-        return ConflictError(f"The branch {branch!r} is being deleted.", ref=branch)
-    return None
+        raise ConflictError(
+            f"The tag {asked.name!r} was deleted by somebody else just now: try again.",
+            ref=asked.name,
+        )
+    if (there.branch, there.version) != (asked.branch, asked.version):
+        raise AlreadyExistsError(
+            f"The tag {asked.name!r} exists already and names {there.target}, not {asked.target}: "
+            "move it, or choose another name.",
+            ref=asked.name,
+        )
+    _confirm(dataset, located)
+    return there
+
+
+def _check_open(branch: Branch) -> None:
+    if branch.state.ending:
+        raise ConflictError(f"The branch {branch.name!r} is being deleted.", ref=branch.name)
+
+
+def _confirm(dataset: Dataset, located: versions.Located) -> None:
+    """Look, after the write, that the tag's branch stands and that the version still is of it.
+
+    A ref older than the version's manifest was there when that was found; any other may be of a
+    later life of the branch, so the manifest is looked at again.
+    """
+    target, entry = located.version, located.entry
+    if target.branch == MAIN:
+        return
+    try:
+        branch = keep_standing(dataset, target.branch)
+    except FormatError:
+        return
+    if branch.written is not None and branch.written < entry.modified:
+        return
+    again = versions.find_manifest(dataset.storage, target.branch, target.number)
+    if again is None or again.token != entry.token:
+        raise ConflictError(
+            f"The branch {target.branch!r} was deleted and made anew meanwhile: look at it again.",
+            ref=target.branch,
+        )
+
+
+def _put_back(dataset: Dataset, moved: Tag, before: Tag) -> None:
+    """Let a tag that was moved for nothing name what it named before."""
+    refs.update(
+        dataset.storage,
+        moved,
+        branch=before.branch,
+        version=before.version,
+        manifest_size=before.manifest_size,
+        updated_at=before.updated_at,
+    )
+    if before.branch != MAIN:
+        keep_standing(dataset, before.branch)
 
 
 def _delete_broken(dataset: Dataset, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from airflow_provider_lancerefs.refstore import layout
 from airflow_provider_lancerefs.refstore.errors import (
@@ -18,6 +19,14 @@ from airflow_provider_lancerefs.refstore.revision import Revision, parse_revisio
 from airflow_provider_lancerefs.refstore.storage import Blob, Entry, Storage
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A version, and its manifest file as it was listed."""
+
+    version: Version
+    entry: Entry
+
+
 def resolve(storage: Storage, revision: str | Revision | Version) -> Version:
     """The exact version that a revision means now.
 
@@ -28,15 +37,26 @@ def resolve(storage: Storage, revision: str | Revision | Version) -> Version:
     wanted = parse_revision(revision) if isinstance(revision, str) else revision
     if wanted.tag is not None:
         return read_tag(storage, wanted.tag).target
-    branch = wanted.branch or MAIN
-    if wanted.number is not None:
-        return exact(storage, branch, wanted.number)
-    return head(storage, branch)
+    return locate(storage, wanted).version
+
+
+def locate(storage: Storage, revision: str | Revision | Version) -> Located:
+    """As `resolve`, and that the manifest is there, whoever names it."""
+    if isinstance(revision, str):
+        revision = parse_revision(revision)
+    if isinstance(revision, Revision) and revision.tag is not None:
+        revision = read_tag(storage, revision.tag).target
+    branch = revision.branch or MAIN
+    return _exact(storage, branch, revision.number) if revision.number else _head(storage, branch)
 
 
 def head(storage: Storage, branch: str) -> Version:
     """The newest version of a branch."""
-    found = find_head(storage, branch)
+    return _head(storage, branch).version
+
+
+def _head(storage: Storage, branch: str) -> Located:
+    found = _find_head(storage, branch)
     if found is None:
         if branch == MAIN:
             raise DatasetNotFoundError(f"There is no Lance dataset at {storage.uri}.")
@@ -46,26 +66,33 @@ def head(storage: Storage, branch: str) -> Version:
 
 def find_head(storage: Storage, branch: str) -> Version | None:
     """The newest version of a branch, or None where it has no manifest."""
+    found = _find_head(storage, branch)
+    return found.version if found else None
+
+
+def _find_head(storage: Storage, branch: str) -> Located | None:
     folder = layout.versions_folder(branch)
     first = storage.list(folder, limit=1)
     if not first:
         return None
     entries = first if layout.is_v2_manifest(first[0].path) else storage.list(folder)
-    versions = [_version(branch, entry) for entry in entries]
-    return max(
-        (version for version in versions if version), key=lambda one: one.number, default=None
-    )
+    located = (_located(branch, entry) for entry in entries)
+    return max((one for one in located if one), key=lambda one: one.version.number, default=None)
 
 
 def exact(storage: Storage, branch: str, number: int) -> Version:
     """One version of a branch, if its manifest is there."""
+    return _exact(storage, branch, number).version
+
+
+def _exact(storage: Storage, branch: str, number: int) -> Located:
     entry = find_manifest(storage, branch, number)
     if entry is None:
         raise VersionNotFoundError(
             f"{Version(branch, number, 0)} of {storage.uri} does not exist or was cleaned up.",
             ref=branch,
         )
-    return Version(branch, number, entry.size)
+    return Located(Version(branch, number, entry.size), entry)
 
 
 def find_manifest(storage: Storage, branch: str, number: int) -> Entry | None:
@@ -112,6 +139,6 @@ def read_manifest_file(storage: Storage, version: Version) -> tuple[str, Blob]:
     )
 
 
-def _version(branch: str, entry: Entry) -> Version | None:
+def _located(branch: str, entry: Entry) -> Located | None:
     number = layout.manifest_number(entry.path)
-    return None if number is None else Version(branch, number, entry.size)
+    return None if number is None else Located(Version(branch, number, entry.size), entry)

@@ -52,12 +52,12 @@ def _panel(axis: Axes, title: str, measured: Sequence[Measurement]) -> None:
     )
     axis.set_title(title, fontsize=10.5, loc="left")
     axis.set_yscale("log")
-    axis.set_xscale("symlog", linthresh=_LINEAR_BELOW, linscale=0.6)
+    axis.set_xscale("symlog", linthresh=_LINEAR_BELOW, linscale=0.5)
     axis.set_ylim(0.7, 100_000)
     axis.set_xlim(-12, sizes[-1] * 1.3)
     axis.xaxis.set_major_locator(FixedLocator(sizes))
     axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(FuncFormatter(_thousands))
+    axis.xaxis.set_major_formatter(FuncFormatter(_short))
     axis.yaxis.set_major_formatter(FuncFormatter(_thousands))
     axis.yaxis.set_minor_locator(NullLocator())
     axis.grid(axis="y", color="#e6e6e6", linewidth=0.8)
@@ -90,3 +90,7 @@ def _apart(upper: float, lower: float) -> tuple[float, float]:
 
 def _thousands(value: float, _: object) -> str:
     return f"{value:,.0f}"
+
+
+def _short(value: float, _: object) -> str:
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"

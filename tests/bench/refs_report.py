@@ -40,8 +40,12 @@ def _by_size(what: str, measurements: Sequence[Measurement], cell: Cell) -> list
             [call, *(cells.get((call, size), "") for size in sizes)]
             for call in dict.fromkeys(one.call for one in here)
         ]
-        title = f"{what} among {among}, ours : pylance"
-        tables.append(Table(title, ["call", *(f"{size:,}" for size in sizes)], rows))
+        if len(sizes) == 1:
+            title, columns = f"{what} among {sizes[0]:,} {among}", ["ours : pylance"]
+        else:
+            title = f"{what} among so many {among}, ours : pylance"
+            columns = [f"{size:,}" for size in sizes]
+        tables.append(Table(title, ["call", *columns], rows))
     return tables
 
 
@@ -130,7 +134,8 @@ def _page(
                 "the newest version in every call.",
                 "- pylance has no call for names alone: its listing reads every ref. Our shallow "
                 "clone also pins its source with a tag; pylance's does not.",
-                "- Ratios are pylance's number over ours: above one, ours is the smaller.",
+                "- Ratios are pylance's number over ours: above one, ours is the smaller. Requests "
+                "are the same in every run; times hold whatever else the machine was doing.",
             ]
         ),
         "## Requests",

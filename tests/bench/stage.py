@@ -101,7 +101,7 @@ class Stage:
         self.store.create_branch(name)
         self._near.branch(name).append(5)
 
-    def drop_clone(self, name: str) -> None:
+    def drop_clone(self, _: str) -> None:
         """Remove the pins that our clones leave, and forget the clones."""
         for tag in self.store.tag_names():
             if tag.startswith("clone-"):

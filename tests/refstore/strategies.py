@@ -113,9 +113,11 @@ json_values = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
     ),
-    max_leaves=8,
+    max_leaves=4,
 )
-extra = st.dictionaries(st.text(max_size=10).filter(lambda key: key not in KNOWN_KEYS), json_values)
+extra = st.dictionaries(
+    st.text(max_size=10).filter(lambda key: key not in KNOWN_KEYS), json_values, max_size=3
+)
 _counts = st.integers(0, 2**64 - 1)
 _lives = st.lists(
     st.tuples(versions, st.uuids().map(lambda one: one.hex)), min_size=1, max_size=4

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import shutil
 from datetime import timedelta
 from pathlib import Path
@@ -18,8 +19,11 @@ from airflow_provider_lancerefs.refstore import (
     RefStore,
     RefusedError,
     VersionNotFoundError,
+    branching,
+    committing,
+    deleting,
+    refs,
 )
-from airflow_provider_lancerefs.refstore import branching, refs
 from tests.tables import Place
 
 NO_TIME = timedelta(0)
@@ -94,9 +98,7 @@ class TestCreate:
         assert place.branch("a").values() == [1, 2, 3]
 
     @pytest.mark.parametrize("source", ["main@1", "branch:b", "tag:v1"])
-    def test_the_same_name_from_another_source_is_refused(
-        self, place: Place, source: str
-    ) -> None:
+    def test_the_same_name_from_another_source_is_refused(self, place: Place, source: str) -> None:
         """A name belongs to one source; the branch that has it stays as it is."""
         place.create([1]).append(2)
         store = place.store()
@@ -194,18 +196,50 @@ class TestCreate:
         with pytest.raises(ConflictError, match="another life"):
             store.create_branch("a")
         assert store.branch_names() == []
-        patient = place.store(grace=-timedelta(seconds=5))
+        patient = place.store(grace=NO_TIME)
         assert patient.create_branch("a").parent_version == 2
         assert place.branch("a").values() == [1, 2]
         assert patient.check().clean
 
-    def test_residue_that_is_the_same_fork_is_taken_over(self, place: Place) -> None:
-        """Another tool's half-made branch from the same version is as good as ours."""
+    def test_the_same_fork_of_another_life_is_not_taken_over(self, place: Place) -> None:
+        """A fork of the same version may have rows of a dead life on top: it is no head of ours."""
         place.create([1])
         store = place.store()
         refs.remove(store._dataset.storage, store.create_branch("a"))
-        assert store.create_branch("a").parent_version == 1
+        place.branch("a").append(666)
+        with pytest.raises(ConflictError, match="another life"):
+            store.create_branch("a")
+        assert place.store(grace=NO_TIME).create_branch("a").parent_version == 1
         assert place.branch("a").values() == [1]
+
+    def test_another_tool_s_branch_is_found_by_its_source(self, place: Place) -> None:
+        """A branch that pylance made is the one asked for if its source is."""
+        place.create([1]).append(2)
+        place.open().create_branch("theirs", 1)
+        assert place.store().create_branch("theirs", "main@1").parent_version == 1
+        with pytest.raises(AlreadyExistsError):
+            place.store().create_branch("theirs", "main@2")
+
+    def test_a_creator_that_slept_through_its_branch_s_end_cleans_up(self, place: Place) -> None:
+        """A clone that lands in a later life of the name is taken away, and not called made."""
+        place.create([1]).append(2).append(3)
+        store = place.store()
+        sleeper = store.create_branch("a", "main@3")
+        dataset = store._dataset
+        store.delete_branch("a")
+        store.create_branch("a", "main@2")
+        storage = dataset.storage
+        hidden = storage.list("tree/a/")
+        bodies = {entry.path: storage.read(entry.path).data for entry in hidden}
+        storage.delete_many(hidden)
+        committing.clone(dataset, sleeper.source, dataset, "a", branching.identity(sleeper))
+        for path, data in bodies.items():
+            storage.upload(path, io.BytesIO(data))
+        assert place.branch("a").values() == [1, 2, 3]
+        with pytest.raises(ConflictError, match="deleted by somebody else"):
+            branching._confirm(dataset, sleeper)
+        assert place.branch("a").values() == [1, 2]
+        assert store.check().clean
 
     def test_a_fork_of_another_branch_is_not_taken_over(self, place: Place) -> None:
         """A version number alone says nothing: the source branch must be the same."""
@@ -354,14 +388,14 @@ class TestDelete:
         """Whoever marked a branch and slept through its end finds a stranger, and leaves it be."""
         place.create([1]).append(2)
         store = place.store()
-        sleeper = branching._mark(store._dataset, store.create_branch("a"))
+        sleeper = deleting._mark(store._dataset, store.create_branch("a"))
         assert store.delete_branch("a")
         store.create_branch("a", "main@1")
         place.branch("a").append(5)
-        outcome = branching.delete_branches(store._dataset, [sleeper])
+        outcome = deleting.delete_branches(store._dataset, [sleeper])
         assert isinstance(outcome["a"], ConflictError)
         removing = refs.move_state(store._dataset.storage, store.branch("a"), BranchState.OPEN)
-        outcome = branching.delete_branches(store._dataset, [sleeper])
+        outcome = deleting.delete_branches(store._dataset, [sleeper])
         assert isinstance(outcome["a"], ConflictError)
         assert store.branch("a") == removing
         assert place.branch("a").values() == [1, 5]

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from airflow_provider_lancerefs.refstore import (
@@ -12,6 +10,7 @@ from airflow_provider_lancerefs.refstore import (
     InvalidRefNameError,
     RefNotFoundError,
     RefusedError,
+    Version,
     VersionNotFoundError,
     refs,
 )
@@ -120,19 +119,46 @@ def test_a_tag_on_a_branch_without_a_ref_is_taken_back(place: Place) -> None:
     assert store.tag_names() == []
 
 
-def test_a_tag_on_a_dying_branch_is_taken_back(place: Place) -> None:
-    """A branch that is being deleted takes no tag, and one moved there goes back."""
+def test_a_tag_stops_a_deletion_that_is_still_looking(place: Place) -> None:
+    """A branch that is marked, and no more, is kept by a tag; its deleter finds out."""
+    place.create([1])
+    store = place.store()
+    storage = store._dataset.storage
+    marked = refs.move_state(storage, store.create_branch("a"), BranchState.DELETING)
+    store.create_tag("v1", "branch:a")
+    assert store.branch("a").state is BranchState.OPEN
+    with pytest.raises(ConflictError):
+        refs.move_state(storage, marked, BranchState.REMOVING)
+    with pytest.raises(RefusedError, match="tag 'v1'"):
+        store.delete_branch("a")
+
+
+def test_a_tag_on_a_branch_whose_files_go_is_taken_back(place: Place) -> None:
+    """A branch that is being removed takes no tag, new or moved."""
     place.create([1])
     store = place.store()
     kept = store.create_tag("kept", "main")
     branch = store.create_branch("a")
-    refs.move_state(store._dataset.storage, branch, BranchState.DELETING)
+    refs.move_state(store._dataset.storage, branch, BranchState.REMOVING)
     with pytest.raises(ConflictError, match="being deleted"):
         store.create_tag("v1", "branch:a")
     with pytest.raises(ConflictError, match="being deleted"):
         store.move_tag(kept, "branch:a")
-    assert store.tag_names() == ["kept"]
-    assert store.tag("kept") == replace(kept, token=store.tag("kept").token)
+    assert store.tags() == [kept]
+
+
+def test_what_a_tag_names_is_looked_up(place: Place) -> None:
+    """A version given as a value, or by another tag, must be there like any other."""
+    place.create([1]).append(2)
+    store = place.store()
+    with pytest.raises(VersionNotFoundError):
+        store.create_tag("v1", Version("main", 9, 0))
+    store.create_tag("dangling", "main@1")
+    storage = store._dataset.storage
+    storage.delete_many([e for e in storage.list("_versions/") if "614.manifest" in e.path])
+    with pytest.raises(VersionNotFoundError):
+        store.create_tag("v1", "tag:dangling")
+    assert store.tag_names() == ["dangling"]
 
 
 def test_tags_of_other_letters_are_not_made(place: Place) -> None:

@@ -54,7 +54,8 @@ class S3Proxy:
     """Forwards bytes as they are, so that signatures made for its own address stay valid.
 
     `latency` is waited before every request. `fault` may name a way to break one: a dropped
-    request never reaches the server, a dropped reply has done its work there.
+    request never reaches the server, a dropped reply has done its work there. `rewrite` may change
+    the head of a request, which only an unsigned one survives.
     """
 
     def __init__(self, upstream_port: int) -> None:
@@ -62,6 +63,7 @@ class S3Proxy:
         self.port = 0
         self.latency = 0.0
         self.fault: Callable[[Request], Fault | None] = lambda request: None
+        self.rewrite: Callable[[bytes], bytes] = lambda head: head
         self._recordings: list[Recording] = []
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
@@ -140,7 +142,7 @@ class S3Proxy:
         fault = self.fault(request)
         if fault == "drop request":
             return False
-        up_writer.write(head)
+        up_writer.write(self.rewrite(head))
         headers = _headers(head)
         if headers.get("expect", "").lower() != "100-continue":
             await _body(headers, reader, up_writer)

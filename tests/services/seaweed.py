@@ -31,9 +31,12 @@ class S3Server:
 
     def storage_options(self, port: int | None = None) -> dict[str, str]:
         """The options for this server, or for a proxy of it listening on `port`."""
-        return {
+        keys = {
             "aws_access_key_id": self.access_key,
             "aws_secret_access_key": self.secret_key,
+        }
+        return {
+            **(keys if self.access_key else {"aws_skip_signature": "true"}),
             "aws_endpoint": f"http://127.0.0.1:{port or self.port}",
             "aws_region": "us-east-1",
             "allow_http": "true",
@@ -41,21 +44,26 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """Start SeaweedFS with one bucket, and stop it and remove its files afterwards."""
+def s3_server(*, anonymous: bool = False) -> Iterator[S3Server]:
+    """Start SeaweedFS with one bucket, and stop it and remove its files afterwards.
+
+    An anonymous one lets everybody do everything, and takes unsigned requests.
+    """
     folder = Path(tempfile.mkdtemp(prefix="lancerefs-s3-"))
     ports = _free_ports(7)
-    server = S3Server(ports[0], "lancerefs-test", secrets.token_hex(16))
+    server = S3Server(
+        ports[0],
+        "" if anonymous else "lancerefs-test",
+        "" if anonymous else secrets.token_hex(16),
+    )
+    keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
+    others = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
         _command(folder, ports),
         stdout=log,
         stderr=subprocess.STDOUT,
-        env={
-            **os.environ,
-            "AWS_ACCESS_KEY_ID": server.access_key,
-            "AWS_SECRET_ACCESS_KEY": server.secret_key,
-        },
+        env=others if anonymous else {**others, **keys},
         start_new_session=True,
     )
     try:

@@ -7,17 +7,21 @@ of a path exactly one wins, a stale replace is refused, and a listing sees the l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import BinaryIO, Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """An object's bytes, and the token that a replace of exactly these bytes must show."""
+    """An object's bytes, the token that a replace of exactly these bytes must show, and their age.
+
+    `modified` is the server's time, None for what was just written.
+    """
 
     data: bytes
     token: str
+    modified: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,18 +54,19 @@ class LocalStorage:
 
     def read(self, path: str) -> Blob | None:
         try:
-            with _translated(path):
-                data = (self._root / path).read_bytes()
+            with _translated(path), (self._root / path).open("rb") as file:
+                data = file.read()
+                modified = _modified(os.fstat(file.fileno()))
         except FileNotFoundError:
             return None
-        return Blob(data, _content_token(data))
+        return Blob(data, _content_token(data), modified)
 
     def read_many(self, paths: Iterable[str]) -> dict[str, Blob]:
         found = {path: self.read(path) for path in paths}
         return {path: blob for path, blob in found.items() if blob is not None}
 
     def put_new(self, path: str, data: bytes) -> Blob:
-        with _translated(path), self._scratch() as scratch:
+        with _translated(path, missing_is_failure=True), self._scratch() as scratch:
             scratch.write_bytes(data)
             try:
                 self._place(scratch, path, os.link)
@@ -81,7 +82,7 @@ class LocalStorage:
         return Blob(data, _content_token(data))
 
     def replace(self, path: str, data: bytes, *, expected: str) -> Blob:
-        with _translated(path), self._lock(), self._scratch() as scratch:
+        with _translated(path, missing_is_failure=True), self._lock(), self._scratch() as scratch:
             self._compare(path, expected)
             scratch.write_bytes(data)
             self._place(scratch, path, os.replace)
@@ -145,9 +146,7 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):
             return None
         token = f"stat:{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
-        return Entry(
-            path, status.st_size, datetime.fromtimestamp(status.st_mtime_ns / 1e9, UTC), token
-        )
+        return Entry(path, status.st_size, _modified(status), token)
 
     def _compare(self, path: str, expected: str) -> None:
         if expected.startswith("stat:"):
@@ -210,6 +209,11 @@ class LocalStorage:
 
 class MoveFile(Protocol):
     def __call__(self, source: Path, target: Path, /) -> None: ...
+
+
+def _modified(status: os.stat_result) -> datetime:
+    """When a file came to its place: linking and renaming leave its mtime, which may be older."""
+    return datetime.fromtimestamp(max(status.st_mtime_ns, status.st_ctime_ns) / 1e9, UTC)
 
 
 def _content_token(data: bytes) -> str:

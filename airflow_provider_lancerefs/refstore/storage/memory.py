@@ -48,9 +48,10 @@ class MemoryStorage:
         with _LOCK:
             try:
                 data = self._fs.cat_file(self._at(path))
-            except (FileNotFoundError, IsADirectoryError):
+                modified = self._fs.store[self._at(path)].modified
+            except (FileNotFoundError, IsADirectoryError, KeyError):
                 return None
-        return Blob(data, _token(data))
+        return Blob(data, _token(data), modified)
 
     def read_many(self, paths: Iterable[str]) -> dict[str, Blob]:
         found = {path: self.read(path) for path in paths}

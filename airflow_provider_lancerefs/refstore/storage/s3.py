@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC
-from functools import cached_property
+from datetime import UTC, datetime
+from functools import cached_property, partial
 from typing import Any, BinaryIO, TypeVar
 
 import aiohttp
@@ -39,6 +39,8 @@ _MISSING = {"NoSuchKey", "404", "NotFound"}
 _PRECONDITION = {"PreconditionFailed", "412"}
 _BUSY = {"ConditionalRequestConflict", "OperationAborted", "409"}
 _NOT_OFFERED = {"NotImplemented", "501"}
+_NO_BUCKET = {"NoSuchBucket"}
+_NO_ETAG = '"00000000000000000000000000000000"'
 _DENIED = {
     "AccessDenied",
     "403",
@@ -82,17 +84,18 @@ class S3Storage:
         return self._run(self._read_many([*paths]))
 
     def put_new(self, path: str, data: bytes) -> Blob:
-        self._prove("create", {"IfNoneMatch": "*"})
+        self._prove("create")
         try:
             return self._put(path, data, IfNoneMatch="*")
         except ConflictError:
             raise AlreadyExistsError(f"{path} already exists.", ref=path) from None
 
     def replace(self, path: str, data: bytes, *, expected: str) -> Blob:
-        self._prove("replace", {"IfMatch": '"00000000000000000000000000000000"'})
+        self._prove("replace")
         return self._put(path, data, IfMatch=expected)
 
     def remove(self, path: str, *, expected: str) -> None:
+        self._prove("delete")
         code = self._code_of(self._call("delete_object", path, IfMatch=expected), path)
         if code in _PRECONDITION and self.read(path) is not None:
             raise ConflictError(f"{path} changed since it was read: read it again.", ref=path)
@@ -102,20 +105,11 @@ class S3Storage:
             return self._run(self._list(prefix, limit))
 
     def delete_many(self, entries: Iterable[Entry]) -> None:
-        objects = [{"Key": self._key(entry.path), "ETag": entry.token} for entry in entries]
-        for start in range(0, len(objects), _PAGE):
-            page = objects[start : start + _PAGE]
-            with _translated(page[0]["Key"]):
-                reply = self._run(
-                    self._fs._call_s3(
-                        "delete_objects",
-                        Bucket=self._bucket,
-                        Delete={"Objects": page, "Quiet": True},
-                    )
-                )
-            for failure in reply.get("Errors", ()):
-                if failure.get("Code") not in _PRECONDITION | _MISSING:
-                    raise _error(failure.get("Code", ""), failure.get("Key", ""), None)
+        found = [*entries]
+        if found:
+            self._prove("delete")
+        for start in range(0, len(found), _PAGE):
+            self._delete(found[start : start + _PAGE])
 
     def copy(self, path: str, target: Storage, target_path: str) -> None:
         if isinstance(target, S3Storage) and target._options == self._options:
@@ -155,7 +149,9 @@ class S3Storage:
             try:
                 reply = await self._call("get_object", path)
                 async with reply["Body"] as body:
-                    return Blob(await body.read(), reply["ETag"])
+                    return Blob(
+                        await body.read(), reply["ETag"], reply["LastModified"].astimezone(UTC)
+                    )
             except _FAILURES as error:
                 if _code(error) in _MISSING:
                     return None
@@ -202,6 +198,17 @@ class S3Storage:
                 f"{target._bucket}/{target._key(target_path)}",
             )
 
+    def _delete(self, page: Sequence[Entry]) -> None:
+        objects = [{"Key": self._key(entry.path), "ETag": entry.token} for entry in page]
+        delete = {"Objects": objects, "Quiet": True}
+        with _translated(page[0].path):
+            reply = self._run(
+                self._fs._call_s3("delete_objects", Bucket=self._bucket, Delete=delete)
+            )
+        for failure in reply.get("Errors", ()):
+            if failure.get("Code") not in _PRECONDITION | _MISSING:
+                raise _error(failure.get("Code", ""), failure.get("Key", ""), None)
+
     def _put(self, path: str, data: bytes, **condition: str) -> Blob:
         """One conditional write; a refusal or a lost reply is settled by reading back."""
         tries = _BUSY_TRIES
@@ -217,16 +224,16 @@ class S3Storage:
             return Blob(data, reply["ETag"])
 
     def _settle(self, path: str, data: bytes, code: str | None, error: BaseException) -> Blob:
-        refused = code in _PRECONDITION | _BUSY | _MISSING
-        if code is not None and not refused:
-            raise _error(code, path, error)
+        """What became of a write that was not answered with success."""
+        if code in _DENIED | _NOT_OFFERED | _NO_BUCKET:
+            raise _error(code, path, error) from error
         try:
             now = self.read(path)
         except LanceRefsError as unreadable:
             raise _unknown(path) from unreadable
         if now is not None and now.data == data:
             return now
-        if not refused:
+        if code not in _PRECONDITION | _BUSY | _MISSING:
             raise _unknown(path) from error
         raise ConflictError(
             f"{path} {'changed' if now else 'was deleted'} since it was read: read it again.",
@@ -245,36 +252,42 @@ class S3Storage:
                 raise
         return None
 
-    def _prove(self, verb: str, condition: dict[str, str]) -> None:
-        """Ask the server once whether it refuses a write whose condition does not hold."""
+    def _prove(self, verb: str) -> None:
+        """Ask the server once whether it refuses a change whose condition does not hold."""
         endpoint = self._run(self._endpoint())
         proof = (endpoint, self._bucket, verb)
         if proof in _PROOFS:
             return
-        if not endpoint.endswith(".amazonaws.com") and not self._refuses(condition):
-            with contextlib.suppress(LanceRefsError):
-                self._run(self._call("delete_object", layout.PROBE))
+        if not endpoint.endswith(".amazonaws.com") and not self._refuses(verb):
+            self._code_of(self._call("delete_object", layout.PROBE), layout.PROBE)
             raise UnsupportedStoreError(
-                f"The S3 server at {endpoint} ignores conditions on writes, so two writers could "
-                "overwrite each other unseen: use one that honours If-None-Match and If-Match.",
+                f"The S3 server at {endpoint} ignores the condition of a {verb}, so two writers "
+                "could undo each other's work unseen: use one that honours If-None-Match and "
+                "If-Match on PUT and DELETE.",
                 ref=self.uri,
             )
         _PROOFS.add(proof)
 
-    def _refuses(self, condition: dict[str, str]) -> bool:
-        """Whether a write fails whose condition is false; the first create makes it false."""
-        for _ in range(2):
-            call = self._call("put_object", layout.PROBE, Body=b"lancerefs", **condition)
-            try:
-                if self._code_of(call, layout.PROBE) is not None:
-                    return True
-            except StorageError as error:
-                if error.__cause__ is not None and _code(error.__cause__) in _NOT_OFFERED:
-                    return False
-                raise
-            if "IfMatch" in condition:
+    def _refuses(self, verb: str) -> bool:
+        """Whether the server refuses, on an object made for this question."""
+        create = partial(self._call, "put_object", layout.PROBE, Body=b"lancerefs", IfNoneMatch="*")
+        if verb == "replace":
+            replace = self._call("put_object", layout.PROBE, Body=b"lancerefs", IfMatch=_NO_ETAG)
+            return self._is_refused(replace)
+        made_now = not self._is_refused(create())
+        if verb == "create":
+            return not made_now or self._is_refused(create())
+        self._is_refused(self._call("delete_object", layout.PROBE, IfMatch=_NO_ETAG))
+        self._delete([Entry(layout.PROBE, 0, datetime.now(UTC), _NO_ETAG)])
+        return self.read(layout.PROBE) is not None
+
+    def _is_refused(self, call: Awaitable[object]) -> bool:
+        try:
+            return self._code_of(call, layout.PROBE) is not None
+        except StorageError as error:
+            if error.__cause__ is not None and _code(error.__cause__) in _NOT_OFFERED:
                 return False
-        return False
+            raise
 
     async def _endpoint(self) -> str:
         with _translated(self.uri):
@@ -308,7 +321,7 @@ def _error(code: str | None, path: str, cause: BaseException | None) -> LanceRef
             kind=ErrorKind.ACCESS_DENIED,
             ref=path,
         )
-    if code == "NoSuchBucket":
+    if code in _NO_BUCKET:
         return DatasetNotFoundError(f"The bucket of {path} does not exist.", ref=path)
     said = code or (type(cause).__name__ if cause else "no answer")
     return StorageError(f"S3 failed at {path} ({said}): try again.", ref=path)
