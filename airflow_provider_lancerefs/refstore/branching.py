@@ -198,7 +198,7 @@ def _reclaim(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> None
 def _in_the_way(dataset: Dataset, branch: Branch) -> ConflictError:
     return ConflictError(
         f"Files of another life of the branch {branch.name!r} are in the way: choose another name, "
-        f"or delete it and try again once they are older than {dataset.grace}.",
+        f"or try again once they are older than {dataset.grace}.",
         ref=branch.name,
     )
 

@@ -116,7 +116,7 @@ def _fnv1a(data: bytes, seed: int) -> int:
 
 
 def _dump(extra: Mapping[str, object], fields: _Fields) -> bytes:
-    return json.dumps({**extra, **fields}, indent=2, ensure_ascii=False).encode()
+    return json.dumps({**fields, **extra}, indent=2, ensure_ascii=False).encode()
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -22,10 +22,11 @@ REPEATS = 3
 MOST_REPEATED = 500  # requests of a call that is run more than once
 MOST_TIMED = 30_000  # requests of a call that is run with latency
 
+Scene = Callable[[Stage], None]
 Hook = Callable[[Stage, str], None]
 
 
-def _nothing(stage: Stage, name: str) -> None:
+def _nothing(*_: object) -> None:
     return
 
 
@@ -41,7 +42,7 @@ def _pages(refs: int) -> int:
 class Call:
     """A pair of calls, what has to stand before them, and what is cleared away after them.
 
-    `bar` is the most requests ours may make among so many refs. `counts` says that the result is
+    `before` and `after` are around each run, `set_up` and `tear_down` around all of them. `bar` is the most requests ours may make among so many refs. `counts` says that the result is
     the number of refs, and has to be right.
     """
 
@@ -49,6 +50,8 @@ class Call:
     verb: str
     before: Hook = _nothing
     after: Hook = _nothing
+    set_up: Scene = _nothing
+    tear_down: Scene = _nothing
     bar: Callable[[int], int] | None = None
     counts: bool = False
     new_process: bool = False
@@ -78,8 +81,16 @@ AMONG_TAGS = (
     Call(
         "create a tag on a branch",
         "create_tag_on_branch",
-        Stage.create_source,
-        Stage.drop_tag_and_source,
+        after=Stage.drop_tag,
+        set_up=Stage.create_source,
+        tear_down=Stage.drop_source,
+        bar=lambda refs: 3,
+    ),
+    Call(
+        "create a tag on a fork just made",
+        "create_tag_on_branch",
+        Stage.create_fork,
+        Stage.drop_tag_and_fork,
         bar=lambda refs: 3,
     ),
     Call("move a tag", "move_tag", Stage.create_tag, Stage.drop_tag),
@@ -98,8 +109,9 @@ AMONG_BRANCHES = (
     Call(
         "create a branch from a branch",
         "create_branch_from_branch",
-        Stage.create_source,
-        Stage.drop_branch_and_source,
+        after=Stage.drop_branch,
+        set_up=Stage.create_source,
+        tear_down=Stage.drop_source,
         bar=lambda refs: 9,
     ),
     Call("delete a branch", "delete_branch", Stage.create_old_branch),
@@ -141,14 +153,17 @@ class _Bench:
     def warm_up(self, stage: Stage, calls: Iterable[Call]) -> None:
         """Run each call once, so that connections and caches are as in a process at work."""
         for call in calls:
+            call.set_up(stage)
             for library in (Ours, Theirs):
                 self._once(stage, call, library, 0, latency=0.0)
+            call.tear_down(stage)
 
     def measure(self, stage: Stage, among: str, refs: int, calls: Iterable[Call]) -> None:
         """Measure both sides of each call on a stage that holds so many refs."""
         listed: dict[object, Sample] = {}
         for call in calls:
             samples = []
+            call.set_up(stage)
             for library in (Ours, Theirs):
                 work = getattr(library, call.verb)
                 sample = listed.get(work)  # pylance lists names by listing contents
@@ -157,6 +172,7 @@ class _Bench:
                 if call.counts:
                     listed[work] = sample
                 samples.append(sample)
+            call.tear_down(stage)
             bar = call.bar(refs) if call.bar else None
             done = Measurement(call.title, among, refs, samples[0], samples[1], bar)
             self.measurements.append(done)

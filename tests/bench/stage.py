@@ -68,10 +68,10 @@ class Stage:
         self._grown = time.monotonic()
 
     def settle(self) -> None:
-        """Let the refs be older than what is made next.
+        """Let the refs be older than what is made next, as those that were there long before are.
 
-        A delete reads the refs that are younger than its branch, by a margin of two seconds for
-        clocks; the refs put here in bulk stand for those that were there long before.
+        The store's times are whole seconds, and a delete reads the refs that are younger than its
+        branch by a margin of two more.
         """
         time.sleep(max(0.0, self._grown + SETTLED - time.monotonic()))
 
@@ -81,19 +81,26 @@ class Stage:
     def drop_tag(self, name: str) -> None:
         self.store.delete_tag(name)
 
-    def create_source(self, _: str) -> None:
+    def create_source(self) -> None:
+        """A branch whose head is a commit of its own, later than its ref."""
         self.store.create_branch(SOURCE)
+        self._grown = time.monotonic()
+        self.settle()
+        self._near.branch(SOURCE).append(5)
+
+    def drop_source(self) -> None:
+        self.store.delete_branch(SOURCE)
+
+    def create_fork(self, _: str) -> None:
+        """A branch whose head is its fork, made in the same moment as its ref."""
+        self.store.create_branch(SOURCE)
+
+    def drop_tag_and_fork(self, name: str) -> None:
+        self.store.delete_tag(name)
+        self.store.delete_branch(SOURCE)
 
     def drop_branch(self, name: str) -> None:
         self.store.delete_branch(name)
-
-    def drop_branch_and_source(self, name: str) -> None:
-        self.store.delete_branch(name)
-        self.store.delete_branch(SOURCE)
-
-    def drop_tag_and_source(self, name: str) -> None:
-        self.store.delete_tag(name)
-        self.store.delete_branch(SOURCE)
 
     def create_old_branch(self, name: str) -> None:
         """A branch with a commit of its own, younger than every other ref."""

@@ -1,4 +1,4 @@
-"""Both ways with pylance: what one writes the other reads, lists, checks out, writes to, deletes."""
+"""Both ways with pylance: what one writes the other reads, lists, writes to and deletes."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_ref_without_identifier_gets_pylance_s_own(place: Place) -> None:
 
 
 def test_snake_case_refs_are_read_and_mended(place: Place) -> None:
-    """Files with the keys of the format's table are read, and written back as pylance reads them."""
+    """Files with the keys of the format's table are read, and written as pylance reads them."""
     place.create([1]).append(2)
     store = place.store()
     storage = store._dataset.storage

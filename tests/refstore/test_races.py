@@ -21,7 +21,7 @@ from tests.refstore.racers import Racers
 from tests.tables import Place
 
 RACERS = 16
-ROUNDS = {"local": 300, "s3": 200}
+ROUNDS = {"local": 300, "s3": 100}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,8 @@ def test_a_name_has_one_owner_and_its_head(
     time, its version at the head, the same branch for who asked for the same, typed errors else.
     """
     place: Place = request.getfixturevalue(f"{kind}_place")
+    if kind == "s3":  # around the proxy, which would be the bottleneck
+        place = Place(place.uri, request.getfixturevalue("s3").storage_options())
     place.create([1])
     for value in range(2, 9):
         place.append(value)
