@@ -240,6 +240,7 @@ def _with_head(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> Se
         and now() - branch.created_at < dataset.creation_lease
     ):
         time.sleep(_POLL_SECONDS)
+        _check_still_there(dataset, branch)
         entries = files_below(dataset, branch.name)
     return entries
 
@@ -267,11 +268,11 @@ def _busy(
 
 
 def _check_still_there(dataset: Dataset, branch: Branch) -> None:
-    """Files listed while the ref stood are this life's: the name cannot be taken before it goes."""
+    """Files listed before this are this life's: the name cannot be taken before its ref goes."""
     blob = dataset.storage.read(layout.branch_ref(branch.name))
     if blob is None or blob.token != branch.token:
         raise ConflictError(
-            f"The branch {branch.name!r} was deleted by somebody else meanwhile.", ref=branch.name
+            f"The branch {branch.name!r} was changed by somebody else meanwhile.", ref=branch.name
         )
 
 

@@ -8,6 +8,7 @@
     |- AlreadyExistsError               pick another name, or use what is there
     |- ConflictError                    re-read, decide, try again
     |- RefusedError                     change what stands in the way first
+    |  `- PublishRefusedError            the plan says what it is
     |- OutcomeUnknownError              re-read before anything else: the write may have landed
     |- InvalidInputError (ValueError)   correct the call
     |  `- InvalidRefNameError
@@ -23,6 +24,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar
 
+from airflow_provider_lancerefs.refstore.plans import PublishPlan, RefusalCode
+
 __all__ = [
     "AlreadyExistsError",
     "ConflictError",
@@ -34,6 +37,7 @@ __all__ = [
     "LanceRefsError",
     "NotFoundError",
     "OutcomeUnknownError",
+    "PublishRefusedError",
     "RefNotFoundError",
     "RefusedError",
     "StorageError",
@@ -62,6 +66,7 @@ class ErrorKind(StrEnum):
     UNSUPPORTED_STORE = "unsupported-store"
     STORAGE = "storage"
     ACCESS_DENIED = "access-denied"
+    PUBLISH_REFUSED = "publish-refused"
 
 
 class LanceRefsError(Exception):
@@ -131,6 +136,30 @@ class RefusedError(LanceRefsError):
     ) -> None:
         super().__init__(message, kind=kind, ref=ref)
         self.blockers = blockers
+
+
+class PublishRefusedError(RefusedError):
+    """A branch cannot be published as things stand, and nothing was; `plan` says why."""
+
+    default_kind = ErrorKind.PUBLISH_REFUSED
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ErrorKind | None = None,
+        ref: str | None = None,
+        blockers: tuple[str, ...] = (),
+        plan: PublishPlan | None = None,
+    ) -> None:
+        super().__init__(message, kind=kind, ref=ref, blockers=blockers)
+        self.plan = plan
+
+    @property
+    def code(self) -> RefusalCode | None:
+        """Why, for programs."""
+        refusal = self.plan.refusal if self.plan else None
+        return refusal.code if refusal else None
 
 
 class OutcomeUnknownError(LanceRefsError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntFlag
 from typing import TypeVar
@@ -57,6 +57,28 @@ class BasePath:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaField:
+    """A column, or a part of a nested one. `raw` is all that the manifest says of it."""
+
+    identity: int
+    name: str
+    parent: int
+    type: tuple[int, str]
+    nullable: bool
+    metadata: Mapping[str, bytes]
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which fields a data file holds, in which of its columns, in which version of the format."""
+
+    fields: tuple[int, ...] = ()
+    indices: tuple[int, ...] = ()
+    file_version: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class FileRef:
     """A file as a manifest names it: relative to the folder of its kind in one of the bases."""
 
@@ -64,6 +86,7 @@ class FileRef:
     path: str
     base_id: int | None
     size: int | None = None
+    columns: Columns = field(default=Columns(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +101,19 @@ class IndexRef:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Rows that share a set of data files, less those that a deletion file strikes out."""
+    """Rows that share a set of data files, less those that a deletion file strikes out.
+
+    `row_ids` are its stable row ids, encoded; it is `plain` unless it has overlays, or keeps its row
+    ids in a file of their own.
+    """
 
     identity: int
     physical_rows: int
     deleted_rows: int
     data: tuple[FileRef, ...]
     deletion: FileRef | None
+    row_ids: bytes = b""
+    plain: bool = True
 
     @property
     def rows(self) -> int:
@@ -105,6 +134,12 @@ class Manifest:
     indices: tuple[IndexRef, ...]
     transaction_file: str
     movable: bool
+    inline_transaction: bytes = b""
+    fields: tuple[SchemaField, ...] = ()
+    schema_metadata: Mapping[str, bytes] = field(default_factory=dict)
+    storage_format: str = ""
+    max_fragment_id: int = 0
+    next_row_id: int = 0
 
     @property
     def rows(self) -> int:
@@ -161,6 +196,12 @@ def parse_manifest(data: bytes, subject: str) -> Manifest:
         indices=tuple(_index(index) for index in section.indices),
         transaction_file=message.transaction_file,
         movable=not any(_FRAGMENT_REUSE in index.details.type_url for index in section.indices),
+        inline_transaction=_inline_transaction(data, message, position, subject),
+        fields=tuple(_schema_field(one) for one in message.fields),
+        schema_metadata=dict(message.schema_metadata),
+        storage_format=message.data_format.version,
+        max_fragment_id=message.max_fragment_id,
+        next_row_id=message.next_row_id,
     )
 
 
@@ -215,6 +256,14 @@ def _index_section(
     return _parse(pb.IndexSection, body, subject)
 
 
+def _inline_transaction(
+    data: bytes, message: pb.Manifest, position: int, subject: str
+) -> bytes:
+    if not message.HasField("transaction_section"):
+        return b""
+    return _section(data, message.transaction_section, position, subject)[0]
+
+
 def _parse(kind: type[_Parsed], body: bytes, subject: str) -> _Parsed:
     try:
         return kind.FromString(body)
@@ -240,6 +289,20 @@ def _fragment(fragment: pb.DataFragment) -> Fragment:
         deleted_rows=deletion.num_deleted_rows if deletion else 0,
         data=tuple(_data_file(file) for file in [*fragment.files, *overlays]),
         deletion=_deletion_file(fragment.id, deletion) if deletion else None,
+        row_ids=fragment.inline_row_ids,
+        plain=not overlays and not fragment.HasField("external_row_ids"),
+    )
+
+
+def _schema_field(said: pb.Field) -> SchemaField:
+    return SchemaField(
+        identity=said.id,
+        name=said.name,
+        parent=said.parent_id,
+        type=(said.type, said.logical_type),
+        nullable=said.nullable,
+        metadata=dict(said.metadata),
+        raw=said.SerializeToString(deterministic=True),
     )
 
 
@@ -250,7 +313,12 @@ def _deletion_file(fragment: int, deletion: pb.DeletionFile) -> FileRef:
 
 
 def _data_file(file: pb.DataFile) -> FileRef:
-    return FileRef(layout.DATA, file.path, _base_id(file), file.file_size_bytes or None)
+    columns = Columns(
+        tuple(file.fields),
+        tuple(file.column_indices),
+        (file.file_major_version, file.file_minor_version),
+    )
+    return FileRef(layout.DATA, file.path, _base_id(file), file.file_size_bytes or None, columns)
 
 
 def _index(index: pb.IndexMetadata) -> IndexRef:

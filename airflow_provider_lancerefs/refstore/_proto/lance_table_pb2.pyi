@@ -8,7 +8,14 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Manifest(_message.Message):
-    __slots__ = ("fields", "fragments", "version", "index_section", "timestamp", "reader_feature_flags", "writer_feature_flags", "max_fragment_id", "transaction_file", "next_row_id", "config", "base_paths", "branch")
+    __slots__ = ("fields", "fragments", "version", "schema_metadata", "index_section", "timestamp", "reader_feature_flags", "writer_feature_flags", "max_fragment_id", "transaction_file", "next_row_id", "data_format", "config", "base_paths", "branch", "transaction_section")
+    class SchemaMetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: bytes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +26,7 @@ class Manifest(_message.Message):
     FIELDS_FIELD_NUMBER: _ClassVar[int]
     FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_METADATA_FIELD_NUMBER: _ClassVar[int]
     INDEX_SECTION_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     READER_FEATURE_FLAGS_FIELD_NUMBER: _ClassVar[int]
@@ -26,12 +34,15 @@ class Manifest(_message.Message):
     MAX_FRAGMENT_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FILE_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_ID_FIELD_NUMBER: _ClassVar[int]
+    DATA_FORMAT_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     BASE_PATHS_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_SECTION_FIELD_NUMBER: _ClassVar[int]
     fields: _containers.RepeatedCompositeFieldContainer[Field]
     fragments: _containers.RepeatedCompositeFieldContainer[DataFragment]
     version: int
+    schema_metadata: _containers.ScalarMap[str, bytes]
     index_section: int
     timestamp: Timestamp
     reader_feature_flags: int
@@ -39,13 +50,23 @@ class Manifest(_message.Message):
     max_fragment_id: int
     transaction_file: str
     next_row_id: int
+    data_format: DataStorageFormat
     config: _containers.ScalarMap[str, str]
     base_paths: _containers.RepeatedCompositeFieldContainer[BasePath]
     branch: str
-    def __init__(self, fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ..., fragments: _Optional[_Iterable[_Union[DataFragment, _Mapping]]] = ..., version: _Optional[int] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[Timestamp, _Mapping]] = ..., reader_feature_flags: _Optional[int] = ..., writer_feature_flags: _Optional[int] = ..., max_fragment_id: _Optional[int] = ..., transaction_file: _Optional[str] = ..., next_row_id: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ..., branch: _Optional[str] = ...) -> None: ...
+    transaction_section: int
+    def __init__(self, fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ..., fragments: _Optional[_Iterable[_Union[DataFragment, _Mapping]]] = ..., version: _Optional[int] = ..., schema_metadata: _Optional[_Mapping[str, bytes]] = ..., index_section: _Optional[int] = ..., timestamp: _Optional[_Union[Timestamp, _Mapping]] = ..., reader_feature_flags: _Optional[int] = ..., writer_feature_flags: _Optional[int] = ..., max_fragment_id: _Optional[int] = ..., transaction_file: _Optional[str] = ..., next_row_id: _Optional[int] = ..., data_format: _Optional[_Union[DataStorageFormat, _Mapping]] = ..., config: _Optional[_Mapping[str, str]] = ..., base_paths: _Optional[_Iterable[_Union[BasePath, _Mapping]]] = ..., branch: _Optional[str] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+
+class DataStorageFormat(_message.Message):
+    __slots__ = ("file_format", "version")
+    FILE_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    file_format: str
+    version: str
+    def __init__(self, file_format: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class Field(_message.Message):
-    __slots__ = ("name", "id", "parent_id", "logical_type", "nullable", "metadata")
+    __slots__ = ("type", "name", "id", "parent_id", "logical_type", "nullable", "metadata")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -53,19 +74,21 @@ class Field(_message.Message):
         key: str
         value: bytes
         def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+    TYPE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENT_ID_FIELD_NUMBER: _ClassVar[int]
     LOGICAL_TYPE_FIELD_NUMBER: _ClassVar[int]
     NULLABLE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    type: int
     name: str
     id: int
     parent_id: int
     logical_type: str
     nullable: bool
     metadata: _containers.ScalarMap[str, bytes]
-    def __init__(self, name: _Optional[str] = ..., id: _Optional[int] = ..., parent_id: _Optional[int] = ..., logical_type: _Optional[str] = ..., nullable: bool = ..., metadata: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
+    def __init__(self, type: _Optional[int] = ..., name: _Optional[str] = ..., id: _Optional[int] = ..., parent_id: _Optional[int] = ..., logical_type: _Optional[str] = ..., nullable: bool = ..., metadata: _Optional[_Mapping[str, bytes]] = ...) -> None: ...
 
 class Timestamp(_message.Message):
     __slots__ = ("seconds", "nanos")
@@ -88,30 +111,46 @@ class BasePath(_message.Message):
     def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., is_dataset_root: bool = ..., path: _Optional[str] = ...) -> None: ...
 
 class DataFragment(_message.Message):
-    __slots__ = ("id", "files", "deletion_file", "physical_rows", "overlays")
+    __slots__ = ("id", "files", "deletion_file", "physical_rows", "inline_row_ids", "external_row_ids", "overlays")
     ID_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     DELETION_FILE_FIELD_NUMBER: _ClassVar[int]
     PHYSICAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    INLINE_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_ROW_IDS_FIELD_NUMBER: _ClassVar[int]
     OVERLAYS_FIELD_NUMBER: _ClassVar[int]
     id: int
     files: _containers.RepeatedCompositeFieldContainer[DataFile]
     deletion_file: DeletionFile
     physical_rows: int
+    inline_row_ids: bytes
+    external_row_ids: ExternalFile
     overlays: _containers.RepeatedCompositeFieldContainer[DataOverlayFile]
-    def __init__(self, id: _Optional[int] = ..., files: _Optional[_Iterable[_Union[DataFile, _Mapping]]] = ..., deletion_file: _Optional[_Union[DeletionFile, _Mapping]] = ..., physical_rows: _Optional[int] = ..., overlays: _Optional[_Iterable[_Union[DataOverlayFile, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., files: _Optional[_Iterable[_Union[DataFile, _Mapping]]] = ..., deletion_file: _Optional[_Union[DeletionFile, _Mapping]] = ..., physical_rows: _Optional[int] = ..., inline_row_ids: _Optional[bytes] = ..., external_row_ids: _Optional[_Union[ExternalFile, _Mapping]] = ..., overlays: _Optional[_Iterable[_Union[DataOverlayFile, _Mapping]]] = ...) -> None: ...
+
+class ExternalFile(_message.Message):
+    __slots__ = ("path",)
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    def __init__(self, path: _Optional[str] = ...) -> None: ...
 
 class DataFile(_message.Message):
-    __slots__ = ("path", "fields", "file_size_bytes", "base_id")
+    __slots__ = ("path", "fields", "column_indices", "file_major_version", "file_minor_version", "file_size_bytes", "base_id")
     PATH_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    COLUMN_INDICES_FIELD_NUMBER: _ClassVar[int]
+    FILE_MAJOR_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FILE_MINOR_VERSION_FIELD_NUMBER: _ClassVar[int]
     FILE_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BASE_ID_FIELD_NUMBER: _ClassVar[int]
     path: str
     fields: _containers.RepeatedScalarFieldContainer[int]
+    column_indices: _containers.RepeatedScalarFieldContainer[int]
+    file_major_version: int
+    file_minor_version: int
     file_size_bytes: int
     base_id: int
-    def __init__(self, path: _Optional[str] = ..., fields: _Optional[_Iterable[int]] = ..., file_size_bytes: _Optional[int] = ..., base_id: _Optional[int] = ...) -> None: ...
+    def __init__(self, path: _Optional[str] = ..., fields: _Optional[_Iterable[int]] = ..., column_indices: _Optional[_Iterable[int]] = ..., file_major_version: _Optional[int] = ..., file_minor_version: _Optional[int] = ..., file_size_bytes: _Optional[int] = ..., base_id: _Optional[int] = ...) -> None: ...
 
 class DataOverlayFile(_message.Message):
     __slots__ = ("data_file",)
@@ -186,3 +225,75 @@ class IndexSection(_message.Message):
     INDICES_FIELD_NUMBER: _ClassVar[int]
     indices: _containers.RepeatedCompositeFieldContainer[IndexMetadata]
     def __init__(self, indices: _Optional[_Iterable[_Union[IndexMetadata, _Mapping]]] = ...) -> None: ...
+
+class RowIdSequence(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[U64Segment]
+    def __init__(self, segments: _Optional[_Iterable[_Union[U64Segment, _Mapping]]] = ...) -> None: ...
+
+class U64Segment(_message.Message):
+    __slots__ = ("range", "range_with_holes", "range_with_bitmap", "sorted_array", "array")
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    RANGE_WITH_HOLES_FIELD_NUMBER: _ClassVar[int]
+    RANGE_WITH_BITMAP_FIELD_NUMBER: _ClassVar[int]
+    SORTED_ARRAY_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    range: Range
+    range_with_holes: RangeWithHoles
+    range_with_bitmap: RangeWithBitmap
+    sorted_array: EncodedU64Array
+    array: EncodedU64Array
+    def __init__(self, range: _Optional[_Union[Range, _Mapping]] = ..., range_with_holes: _Optional[_Union[RangeWithHoles, _Mapping]] = ..., range_with_bitmap: _Optional[_Union[RangeWithBitmap, _Mapping]] = ..., sorted_array: _Optional[_Union[EncodedU64Array, _Mapping]] = ..., array: _Optional[_Union[EncodedU64Array, _Mapping]] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("start", "end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class RangeWithHoles(_message.Message):
+    __slots__ = ("start", "end", "holes")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    HOLES_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    holes: EncodedU64Array
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., holes: _Optional[_Union[EncodedU64Array, _Mapping]] = ...) -> None: ...
+
+class RangeWithBitmap(_message.Message):
+    __slots__ = ("start", "end", "bitmap")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    BITMAP_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    bitmap: bytes
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., bitmap: _Optional[bytes] = ...) -> None: ...
+
+class EncodedU64Array(_message.Message):
+    __slots__ = ("u16", "u32", "u64")
+    U16_FIELD_NUMBER: _ClassVar[int]
+    U32_FIELD_NUMBER: _ClassVar[int]
+    U64_FIELD_NUMBER: _ClassVar[int]
+    u16: Offsets
+    u32: Offsets
+    u64: Values
+    def __init__(self, u16: _Optional[_Union[Offsets, _Mapping]] = ..., u32: _Optional[_Union[Offsets, _Mapping]] = ..., u64: _Optional[_Union[Values, _Mapping]] = ...) -> None: ...
+
+class Offsets(_message.Message):
+    __slots__ = ("base", "offsets")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    base: int
+    offsets: bytes
+    def __init__(self, base: _Optional[int] = ..., offsets: _Optional[bytes] = ...) -> None: ...
+
+class Values(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: bytes
+    def __init__(self, values: _Optional[bytes] = ...) -> None: ...
