@@ -85,7 +85,7 @@ def test_a_tag_has_one_maker_and_one_mover(place: Place, racers: Racers) -> None
     for value in range(2, RACERS + 1):
         place.append(value)
     store = place.store()
-    for number in range(20):
+    for number in range(8 if place.options else 20):
         name = f"t{number}"
         made = racers.run(_tag, [(place, name, f"main@{1 + racer}") for racer in range(RACERS)])
         (first,) = [one for one in made if isinstance(one, Tag)]
@@ -112,7 +112,7 @@ def test_a_tag_and_its_branch_s_deletion_exclude_each_other(place: Place, racers
     """
     place.create([1])
     store = place.store()
-    for number in range(25):
+    for number in range(8 if place.options else 25):
         name = f"b{number}"
         store.create_branch(name)
         jobs = [("delete", "tag", "fork", "create")[racer % 4] for racer in range(RACERS)]
