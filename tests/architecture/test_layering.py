@@ -41,11 +41,11 @@ STANDS_ON: dict[str, frozenset[str]] = {
 # that no step names are its operations.
 OPERATIONS = 5
 STEPS: tuple[frozenset[str], ...] = (
-    frozenset({"errors"}),
+    frozenset({"errors", "plans"}),
     frozenset({"names"}),
     frozenset({"models"}),
     frozenset({"codec", "layout", "revision", "storage.base"}),
-    frozenset({"storage", "manifest", "_proto"}),
+    frozenset({"storage", "manifest", "rowids", "rowsets", "transactions", "_proto"}),
     frozenset(),
     frozenset({"store"}),
     frozenset({""}),
@@ -90,10 +90,13 @@ def upward_steps(package: Package) -> Iterable[str]:
 
 
 def protobuf_imports(package: Package) -> Iterable[str]:
-    manifest, proto = (f"{package.name}.refstore.{name}" for name in ("manifest", "_proto"))
+    proto, *readers = (
+        f"{package.name}.refstore.{name}"
+        for name in ("_proto", "manifest", "rowids", "transactions")
+    )
     for one in package.own_imports:
-        if is_within(one.target, proto) and not is_within(one.importer, manifest):
-            yield f"{one}, which only the manifest reader may"
+        if is_within(one.target, proto) and one.importer not in readers:
+            yield f"{one}, which only the readers of the format may"
 
 
 def foreign_imports(package: Package) -> Iterable[str]:

@@ -42,8 +42,9 @@ def _pages(refs: int) -> int:
 class Call:
     """A pair of calls, what has to stand before them, and what is cleared away after them.
 
-    `before` and `after` are around each run, `set_up` and `tear_down` around all of them. `bar` is the most requests ours may make among so many refs. `counts` says that the result is
-    the number of refs, and has to be right.
+    `before` and `after` are around each run, `set_up` and `tear_down` around all of them. `bar` is
+    the most requests ours may make among so many refs. `counts` says that the result is the number
+    of refs, and has to be right.
     """
 
     title: str

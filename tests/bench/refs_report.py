@@ -95,7 +95,7 @@ def _bars(measurements: Sequence[Measurement]) -> Table:
         for one in measurements
         if one.bar is not None
     ]
-    return Table("Bars", ["call", "at most", "ours", "", "pylance"], rows)
+    return Table("Requests allowed and made", ["call", "at most", "ours", "", "pylance"], rows)
 
 
 def _page(
@@ -135,7 +135,7 @@ def _page(
                 "- pylance has no call for names alone: its listing reads every ref. Our shallow "
                 "clone also pins its source with a tag; pylance's does not.",
                 "- Ratios are pylance's number over ours: above one, ours is the smaller. Requests "
-                "are the same in every run; times hold whatever else the machine was doing.",
+                "are the same in every run; times include whatever else the machine was doing.",
             ]
         ),
         "## Requests",

@@ -29,12 +29,12 @@ class Outcome(StrEnum):
     PROTECTED = "protected"
     NEEDED = "needed by another ref"
     GOING = "conflict or not found, as much of a branch is gone"
-    UNSURE = "one of done, conflict and not found"
+    UNSURE = "anything but done, as much of a branch is gone"
 
     def allows(self, seen: Outcome) -> bool:
         either = {
             Outcome.GOING: {Outcome.CONFLICT, Outcome.ABSENT},
-            Outcome.UNSURE: {Outcome.DONE, Outcome.CONFLICT, Outcome.ABSENT},
+            Outcome.UNSURE: {Outcome.TAKEN, Outcome.CONFLICT, Outcome.ABSENT},
         }
         return seen in either.get(self, {self})
 
@@ -70,9 +70,12 @@ class At:
 
 @dataclass(frozen=True)
 class CreateBranch:
+    """With `patient`, what is younger than the grace time is left alone, else nothing is."""
+
     name: str
     source: At = At()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    patient: bool = True
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,7 @@ class BranchTruth:
     versions: dict[int, Rows] = field(default_factory=dict)
     state: State = State.OPEN
     identifier: object = None
+    foreign: bool = False
 
     @property
     def face(self) -> Face:
@@ -221,10 +225,9 @@ class CloneTruth:
 
 @dataclass(frozen=True)
 class Residue:
-    """Manifests below `tree/` that no ref stands for; `old` once they are past the grace time."""
+    """Manifests below `tree/` that no ref stands for: the lowest of their numbers."""
 
     lowest: int
-    old: bool = False
 
 
 @dataclass(frozen=True)
@@ -337,7 +340,11 @@ class Truth:
     def resolve(self, at: At) -> tuple[str, int] | Outcome:
         if at.tag is not None:
             tag = self.tags.get(at.tag)
-            return (tag.branch, tag.version) if tag else Outcome.ABSENT
+            if tag is None:
+                return Outcome.ABSENT
+            on = self.branches.get(tag.branch)
+            going = on is not None and on.state is State.REMOVING
+            return Outcome.GOING if going else (tag.branch, tag.version)
         there = self.branches.get(at.branch)
         if there and there.state is State.REMOVING:
             return Outcome.GOING
@@ -359,8 +366,7 @@ class Truth:
         there = self.branches.get(call.name)
         if there is not None:
             return self._existing(call, there, born)
-        residue = self.residue.get(call.name)
-        if residue and not residue.old:
+        if call.name in self.residue and call.patient:
             return Outcome.CONFLICT
         rows = self.versions(born.parent).get(born.fork)
         if rows is None:
@@ -391,13 +397,12 @@ class Truth:
         same = (there.parent, there.parent_life) == (born.parent, born.parent_life)
         if not same or (call.source.pinned and there.fork != born.fork):
             return Outcome.TAKEN
-        return self._complete(call.name, there)
+        return self._complete(call.name, there, patient=call.patient)
 
-    def _complete(self, name: str, there: BranchTruth) -> Outcome:
+    def _complete(self, name: str, there: BranchTruth, *, patient: bool) -> Outcome:
         if there.versions:
             return Outcome.DONE
-        residue = self.residue.get(name)
-        if residue and not residue.old:
+        if name in self.residue and (patient or self.residue[name].lowest > there.fork):
             return Outcome.CONFLICT
         rows = self.versions(there.parent).get(there.fork)
         if rows is None:
@@ -452,23 +457,15 @@ class Truth:
         there = self.tags.get(name)
         found = self.resolve(at)
         if isinstance(found, Outcome):
-            going = found is Outcome.GOING and there is not None
-            return Outcome.UNSURE if going and there.branch == at.branch else found
-        if there is not None:
-            same = (there.branch, there.version) == found
-            return Outcome.DONE if same else Outcome.TAKEN
-        gone = self._gone(found[0])
-        if gone is None:
-            self.tags[name] = TagTruth(*found, metadata)
-        return gone or Outcome.DONE
-
-    def _gone(self, branch: str) -> Outcome | None:
-        if branch == MAIN:
-            return None
-        there = self.branches.get(branch)
-        if there is None:
+            return Outcome.UNSURE if found is Outcome.GOING and there else found
+        if found[1] not in self.versions(found[0]):
             return Outcome.ABSENT
-        return Outcome.CONFLICT if there.state.ending else None
+        if there is not None and (there.branch, there.version) != found:
+            return Outcome.TAKEN
+        self.tags[name] = there or TagTruth(*found, metadata)
+        if found[0] in self.branches:
+            self.branches[found[0]].state = State.OPEN
+        return Outcome.DONE
 
     @apply.register
     def _(self, call: MoveTag) -> Outcome:
@@ -477,13 +474,14 @@ class Truth:
         found = self.resolve(call.at)
         if isinstance(found, Outcome):
             return found
+        if found[1] not in self.versions(found[0]):
+            return Outcome.ABSENT
         there = self.tags.get(call.name)
-        if there is None or not call.fresh:
+        branch = self.branches.get(found[0])
+        if there is None or not call.fresh or (branch and branch.state.ending):
             return Outcome.CONFLICT
-        gone = self._gone(found[0])
-        if gone is None:
-            self.tags[call.name] = TagTruth(*found, there.metadata)
-        return gone or Outcome.DONE
+        self.tags[call.name] = TagTruth(*found, there.metadata)
+        return Outcome.DONE
 
     @apply.register
     def _(self, call: DeleteTag) -> Outcome:
@@ -503,6 +501,8 @@ class Truth:
         there = refs.get(call.name)
         if there is None or not call.fresh:
             return Outcome.CONFLICT
+        if isinstance(there, BranchTruth) and there.state.ending:
+            return Outcome.CONFLICT
         merged = {**there.metadata, **call.changes}
         metadata = {key: value for key, value in merged.items() if value is not None}
         refs[call.name] = replace(there, metadata=metadata)  # type: ignore[index]
@@ -511,9 +511,9 @@ class Truth:
     @apply.register
     def _(self, call: ShallowClone) -> Outcome:
         found = self.resolve(call.at)
-        if isinstance(found, Outcome):
-            return found
         pin = self.tags.get(call.pin)
+        if isinstance(found, Outcome):
+            return Outcome.UNSURE if found is Outcome.GOING and pin else found
         if pin and not call.at.pinned and pin.branch == found[0]:
             found = pin.branch, pin.version
         if call.target in self.clones:
@@ -535,7 +535,7 @@ class Truth:
         if call.kind == "branch" and there:
             if there.state.ending:
                 self.remove(call.name)
-            elif self._complete(call.name, there) is Outcome.ABSENT:
+            elif self._complete(call.name, there, patient=False) is Outcome.ABSENT:
                 del self.branches[call.name]
         return Outcome.DONE
 
@@ -561,14 +561,15 @@ class Truth:
                     need in self.branches and self.branches[need].state.ending for need in needing
                 ):
                     found[name].add(None)
-            elif not one.versions:
+            elif not one.versions and name not in self.residue:
                 found[name] = {Face() if one.fork in self.versions(one.parent) else None}
         return found
 
     def fates(self, call: Call) -> Fates:
         """What may be found once the call was cut short anywhere."""
         after = self.copy()
-        outcome = after.apply(call) if not isinstance(call, Repair) else Outcome.DONE
+        if not isinstance(call, Repair):
+            after.apply(call)
         branches: dict[str, set[Face | None]] = {}
         for name in {*self.branches, *after.branches}:
             refs = (self.branches.get(name), after.branches.get(name))
@@ -584,15 +585,20 @@ class Truth:
                 branches.setdefault(call.name, {None}).add(Face(headless=True))
         for name in self._going(call):
             branches[name] |= self._cut_short(name)
-        if isinstance(call, CreateTag | MoveTag) and outcome is Outcome.CONFLICT:
+        if isinstance(call, CreateTag | ShallowClone):
             self._put_and_not_taken_back(call, tags)
         if isinstance(call, Repair):
-            for name, faces in self.mended().items():
-                branches[name] |= faces
-            for name, tag in self.tags.items():
-                if self._may_dangle(tag):
-                    tags[name].add(None)
+            self._half_mended(branches, tags)
         return Fates(branches, tags, born)
+
+    def _half_mended(
+        self, branches: dict[str, set[Face | None]], tags: dict[str, set[TagTruth | None]]
+    ) -> None:
+        for name, faces in self.mended().items():
+            branches[name] |= faces
+        for name, tag in self.tags.items():
+            if self._may_dangle(tag):
+                tags[name].add(None)
 
     def _may_dangle(self, tag: TagTruth) -> bool:
         there = self.branches.get(tag.branch)
@@ -618,14 +624,19 @@ class Truth:
         return marked | (set() if blocked else {GOING_AWAY})
 
     def _put_and_not_taken_back(
-        self, call: CreateTag | MoveTag, tags: dict[str, set[TagTruth | None]]
+        self, call: CreateTag | ShallowClone, tags: dict[str, set[TagTruth | None]]
     ) -> None:
-        found = self.resolve(call.at)
-        there = self.tags.get(call.name)
-        if isinstance(found, Outcome) or (there is None) is isinstance(call, MoveTag):
-            return
-        metadata = there.metadata if there else {PROTECTED: "true"} if call.protected else {}
-        tags.setdefault(call.name, {None}).add(TagTruth(*found, metadata))
+        """A dead call may leave its tag on a branch whose files are going."""
+        name = call.name if isinstance(call, CreateTag) else call.pin
+        metadata = {PROTECTED: "true", PIN: call.target} if isinstance(call, ShallowClone) else {}
+        if isinstance(call, CreateTag) and call.protected:
+            metadata = {PROTECTED: "true"}
+        source = self.tags.get(call.at.tag or "")
+        on = source.branch if source else call.at.branch
+        there = self.branches.get(on)
+        if there and there.state is State.REMOVING and name not in self.tags:
+            left = {TagTruth(on, number, metadata) for number in there.versions}
+            tags.setdefault(name, {None}).update(left)
 
     def adopt_branch(self, name: str, face: Face | None, born: BranchTruth | None) -> None:
         """Believe what was found of a branch, once it is known that it may be so."""
@@ -644,20 +655,21 @@ class Truth:
             there.versions[there.fork] = self.versions(there.parent)[there.fork]
 
     def findings(self) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-        """What a patient check must find and what it may find, as codes and subjects."""
+        """What a check without patience must find and may find, as codes and subjects."""
         must: set[tuple[str, str]] = set()
         may: set[tuple[str, str]] = set()
         for name, one in self.branches.items():
             above = self.branches.get(one.parent)
             if one.state.ending:
+                must.add(("unfinished-delete", f"branch {name}"))
                 continue
             if not one.versions:
                 code = "wrong-head" if name in self.residue else "ref-without-head"
                 must.add((code, f"branch {name}"))
             if one.parent != MAIN and (above is None or above.life != one.parent_life):
                 must.add(("lost-parent", f"branch {name}"))
-        for name, residue in self.residue.items():
-            if residue.old and name not in self.branches:
+        for name in self.residue:
+            if name not in self.branches:
                 must.add(("tree-without-ref", f"branch {name}"))
         for name, tag in self.tags.items():
             if self.dangles(tag):

@@ -24,6 +24,7 @@ TREE = {
     "AlreadyExistsError": ("LanceRefsError", "already-exists"),
     "ConflictError": ("LanceRefsError", "conflict"),
     "RefusedError": ("LanceRefsError", "refused"),
+    "PublishRefusedError": ("RefusedError", "publish-refused"),
     "OutcomeUnknownError": ("LanceRefsError", "outcome-unknown"),
     "InvalidInputError": ("LanceRefsError ValueError", "invalid-input"),
     "InvalidRefNameError": ("InvalidInputError", "invalid-ref-name"),
@@ -50,6 +51,7 @@ KINDS = [
     "unsupported-store",
     "storage",
     "access-denied",
+    "publish-refused",
 ]
 
 

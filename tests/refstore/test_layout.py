@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_lancerefs.refstore import FormatError, layout
@@ -256,7 +256,8 @@ def test_who_owns_a_file_below_tree(path: str, branches: list[str], owner: str |
     assert layout.owner(path, reversed(branches)) == owner
 
 
-@given(st.lists(branch_names, min_size=1, max_size=4, unique=True), st.data())
+@settings(max_examples=50)
+@given(st.lists(branch_names, min_size=1, max_size=3, unique=True), st.data())
 def test_a_branch_owns_its_own_files(names: list[str], data: st.DataObject) -> None:
     """Every manifest belongs to its branch, and no other branch's path is a part of it."""
     name = data.draw(st.sampled_from(names))

@@ -358,7 +358,7 @@ def test_truncated_manifests(uris: dict[str, str], name: str) -> None:
 def test_flipped_bytes(uris: dict[str, str], name: str) -> None:
     """A manifest with a damaged byte is read or a FormatError, whichever byte and damage it is."""
     data = head_file(uris[name]).read_bytes()
-    for at in range(len(data)):
+    for at in range(0, len(data), 1 + len(data) // 2_000):
         for damage in (0x01, 0x80, 0xFF):
             parses_or_format_error(data[:at] + bytes([data[at] ^ damage]) + data[at + 1 :])
 

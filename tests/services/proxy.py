@@ -54,8 +54,9 @@ class S3Proxy:
     """Forwards bytes as they are, so that signatures made for its own address stay valid.
 
     `latency` is waited before every request. `fault` may name a way to break one: a dropped
-    request never reaches the server, a dropped reply has done its work there. `rewrite` may change
-    the head of a request, which only an unsigned one survives.
+    request never reaches the server, a dropped reply has done its work there. `passes` is told the
+    server's status once that is known, and may still keep the reply back. `rewrite` may change the
+    head of a request, which only an unsigned one survives.
     """
 
     def __init__(self, upstream_port: int) -> None:
@@ -63,7 +64,10 @@ class S3Proxy:
         self.port = 0
         self.latency = 0.0
         self.fault: Callable[[Request], Fault | None] = lambda request: None
+        self.passes: Callable[[Request, int], bool] = lambda request, status: True
         self.rewrite: Callable[[bytes], bytes] = lambda head: head
+        self._under_way = 0
+        self._settled = threading.Condition()
         self._recordings: list[Recording] = []
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
@@ -94,6 +98,23 @@ class S3Proxy:
             yield
         finally:
             self.fault = before
+
+    def settle(self, seconds: float = 30) -> None:
+        """Wait until the server has answered whatever was passed on to it."""
+        with self._settled:
+            if not self._settled.wait_for(lambda: not self._under_way, seconds):
+                raise TimeoutError(f"{self._under_way} requests were not answered in time")
+
+    @contextlib.contextmanager
+    def _awaited(self) -> Iterator[None]:
+        with self._settled:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._settled:
+                self._under_way -= 1
+                self._settled.notify_all()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -132,6 +153,17 @@ class S3Proxy:
     ) -> bool:
         """Carry one request and its reply; False when the connection is to be closed."""
         head = await reader.readuntil(b"\r\n\r\n")
+        with self._awaited():
+            return await self._carry(head, reader, writer, up_reader, up_writer)
+
+    async def _carry(
+        self,
+        head: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        up_reader: asyncio.StreamReader,
+        up_writer: asyncio.StreamWriter,
+    ) -> bool:
         method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
         parts = urlsplit(target)
         request = Request(method, unquote(parts.path), parts.query)
@@ -151,7 +183,7 @@ class S3Proxy:
             writer.write(reply)
             await _body(headers, reader, up_writer)
             reply = await up_reader.readuntil(b"\r\n\r\n")
-        if fault == "drop reply":
+        if not self.passes(request, _status(reply)) or fault == "drop reply":
             return False
         writer.write(reply)
         if method != "HEAD" and _status(reply) not in (204, 304):

@@ -1,0 +1,378 @@
+"""Calls made by a process that is killed at each of its durable writes in turn.
+
+On local disk the victim kills itself: after the n-th write that its storage did, or, which is finer
+and shows half-written files too, before the n-th change that Python makes to the file system. On S3
+a proxy kills it: once the server has done the n-th write, pylance's own included, and before the
+victim hears of it. Proofs of the server's conditional writes (`_refs/lancerefs.probe`) are counted
+only where they share a request with other objects, as a bulk delete may.
+
+Run as a program, this is the victim. Its order comes by stdin, for it holds credentials.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from airflow_provider_lancerefs.refstore import (
+    Branch,
+    BranchState,
+    RefStore,
+    RefusedError,
+    branching,
+    deleting,
+    layout,
+    refs,
+    versions,
+)
+from airflow_provider_lancerefs.refstore.committing import clone
+from airflow_provider_lancerefs.refstore.dataset import Dataset, now
+from airflow_provider_lancerefs.refstore.models import STATE_KEY
+from airflow_provider_lancerefs.refstore.storage import open_storage
+from tests.refstore.faults import CrashingDataset, Fuse
+
+if TYPE_CHECKING:
+    from tests.services.proxy import Fault, Request
+    from tests.services.seaweed import S3Server
+
+_T = TypeVar("_T")
+Check = Callable[[Dataset], None]
+
+REPOSITORY = Path(__file__).parents[2]
+NO_TIME = timedelta(0)
+SECONDS = 120
+MOST_POINTS = 1000
+
+
+def elsewhere(dataset: Dataset) -> str:
+    """Where the calls that make another dataset put it."""
+    return f"{dataset.uri}-elsewhere"
+
+
+def _refused_delete(dataset: Dataset) -> None:
+    with contextlib.suppress(RefusedError):
+        RefStore(dataset).delete_branch("old")
+        raise AssertionError("a branch that is needed was deleted")
+
+
+def _move_tag(dataset: Dataset) -> None:
+    store = RefStore(dataset)
+    store.move_tag(store.tag("moving"), "branch:kept")
+
+
+def _set_metadata(dataset: Dataset) -> None:
+    store = RefStore(dataset)
+    store.set_metadata(store.branch("kept"), {"colour": "red"})
+    store.set_metadata(store.tag("kept-main"), {"colour": "red"})
+
+
+def _clone_then_ref(dataset: Dataset) -> None:
+    """Planted: the halves of a create in pylance's order, so a crash leaves a head of nobody's."""
+    if refs.find_branch(dataset.storage, "new") is not None:
+        return
+    source = versions.resolve(dataset.storage, "main")
+    branch = Branch(
+        name="new",
+        parent=source.branch,
+        parent_version=source.number,
+        created_at=now().replace(microsecond=0),
+        manifest_size=source.manifest_size,
+        identifier=((source.number, uuid.uuid4().hex),),
+        metadata={STATE_KEY: BranchState.OPEN.value},
+    )
+    clone(dataset, source, dataset, "new", branching.identity(branch))
+    refs.create(dataset.storage, branch)
+
+
+def _ref_then_files(dataset: Dataset) -> None:
+    """Planted: a delete without states, whose crash leaves files that no ref speaks of."""
+    branch = refs.find_branch(dataset.storage, "old")
+    if branch is None:
+        return
+    entries = deleting.files_below(dataset, "old")
+    refs.remove(dataset.storage, branch)
+    dataset.storage.delete_many(entries)
+
+
+CALLS: Mapping[str, Callable[[Dataset], object]] = {
+    "create from main": lambda dataset: RefStore(dataset).create_branch(
+        "new", metadata={"owner": "ann"}
+    ),
+    "create from branch": lambda dataset: RefStore(dataset).create_branch("new", "branch:kept"),
+    "create from tag": lambda dataset: RefStore(dataset).create_branch("new", "tag:kept-branch"),
+    "create over residue": lambda dataset: RefStore(replace(dataset, grace=NO_TIME)).create_branch(
+        "new", "main@2"
+    ),
+    "delete": lambda dataset: RefStore(dataset).delete_branch("old", missing_ok=True),
+    "delete refused": _refused_delete,
+    "tag main": lambda dataset: RefStore(dataset).create_tag("new", "main@2", {"owner": "ann"}),
+    "tag branch": lambda dataset: RefStore(dataset).create_tag("new", "branch:kept"),
+    "move tag": _move_tag,
+    "delete tag": lambda dataset: RefStore(dataset).delete_tag("old", missing_ok=True),
+    "set metadata": _set_metadata,
+    "clone": lambda dataset: RefStore(dataset).shallow_clone(elsewhere(dataset), "branch:kept"),
+    "relocate": lambda dataset: RefStore(dataset).relocate(elsewhere(dataset), "branch:kept"),
+    "expire": lambda dataset: RefStore(dataset).expire_branches("run/*", NO_TIME),
+    "repair": lambda dataset: RefStore(replace(dataset, grace=NO_TIME)).check(
+        repair=True, orphan_age=NO_TIME
+    ),
+    "planted create": _clone_then_ref,
+    "planted delete": _ref_then_files,
+}
+
+
+class Moment(StrEnum):
+    """When a victim on local disk dies."""
+
+    AFTER_WRITE = "after write"
+    BEFORE_CHANGE = "before change"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a victim has to do; without a moment it is killed by somebody else."""
+
+    call: str
+    uri: str
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    moment: Moment | None = None
+    number: int = 0
+
+
+class World(Protocol):
+    """A dataset and its surroundings, which can be put back to what they were."""
+
+    @property
+    def dataset(self) -> Dataset:
+        """As the survivors see it: no creator is alive, so nobody waits for one."""
+        ...
+
+    def save(self) -> Any: ...
+
+    def restore(self, saved: Any) -> None: ...
+
+    def kill(self, call: str, number: int) -> bool:
+        """Run a call in a process of its own; whether it was killed, at that write."""
+        ...
+
+
+@dataclass
+class Outcome:
+    """At how many writes a call was killed, and what was wrong afterwards."""
+
+    points: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def crash_everywhere(world: World, call: str, checks: Sequence[Check]) -> Outcome:
+    """Kill a call at its first write, its second and so on, until it lives to its end.
+
+    Each time, every check is given the same remains; also those of the one that lived, for who is
+    killed just before its success is heard of leaves no other.
+    """
+    outcome = Outcome()
+    before = world.save()
+    for number in range(1, MOST_POINTS):
+        world.restore(before)
+        killed = world.kill(call, number)
+        outcome.points += killed
+        remains = world.save()
+        for turn, check in enumerate(checks):
+            if turn:
+                world.restore(remains)
+            try:
+                check(world.dataset)
+            except Exception as error:  # whatever it is, the next write is tried as well
+                what = f"killed at {number}" if killed else "not killed"
+                outcome.failures.append(f"{call}, {what}, {check.__name__}: {error!r}")
+        if not killed:
+            return outcome
+    raise RuntimeError(f"{call!r} does not come to an end.")
+
+
+class LocalWorld:
+    """A folder, and a victim that kills itself."""
+
+    def __init__(self, folder: Path, moment: Moment) -> None:
+        self._live = folder / "live"
+        self._saved = folder / "saved"
+        self._numbers = itertools.count()
+        self._moment = moment
+        self._live.mkdir()
+
+    @property
+    def dataset(self) -> Dataset:
+        return _survivor(str(self._live / "table"), {})
+
+    def save(self) -> Path:
+        """Paths within a dataset are absolute, so it is the copy that is put aside."""
+        return Path(shutil.copytree(self._live, self._saved / str(next(self._numbers))))
+
+    def restore(self, saved: Path) -> None:
+        shutil.rmtree(self._live)
+        shutil.copytree(saved, self._live)
+
+    def kill(self, call: str, number: int) -> bool:
+        order = Order(call, self.dataset.uri, moment=self._moment, number=number)
+        return _was_killed(_start(), order)
+
+
+class S3World:
+    """A prefix on an S3 server, and a proxy that kills whoever talks to it."""
+
+    def __init__(self, server: S3Server, bucket: str) -> None:
+        from s3fs import S3FileSystem
+
+        from airflow_provider_lancerefs.refstore.storage.options import s3fs_arguments
+
+        self._server = server
+        self._folder = f"{bucket}/{uuid.uuid4().hex}"
+        self._files = S3FileSystem(**s3fs_arguments(server.storage_options()))
+
+    @property
+    def dataset(self) -> Dataset:
+        return _survivor(f"s3://{self._folder}/table", self._server.storage_options())
+
+    def save(self) -> dict[str, bytes]:
+        paths = self._files.find(self._folder)
+        found: dict[str, bytes] = self._files.cat(paths) if paths else {}
+        return found
+
+    def restore(self, saved: dict[str, bytes]) -> None:
+        there = self._files.find(self._folder)
+        if there:
+            self._files.rm(there)
+        self._files.pipe(saved)
+
+    def kill(self, call: str, number: int) -> bool:
+        from tests.services.proxy import S3Proxy
+
+        with S3Proxy(self._server.port) as proxy:
+            process = _start()
+            killer = _Killer(process, number)
+            proxy.fault, proxy.passes = killer.fault, killer.passes
+            options = self._server.storage_options(proxy.port)
+            killed = _was_killed(process, Order(call, self.dataset.uri, options))
+            proxy.settle()
+        return killed
+
+
+@dataclass
+class _Killer:
+    """Kills a process whose n-th write the server has done, and lets it do nothing more."""
+
+    process: subprocess.Popen[bytes]
+    number: int
+    writes: int = 0
+
+    def fault(self, request: Request) -> Fault | None:
+        return "drop request" if self.writes >= self.number else None
+
+    def passes(self, request: Request, status: int) -> bool:
+        durable = request.method in ("PUT", "POST", "DELETE") and status < 300
+        if durable and not request.path.endswith(layout.PROBE):
+            self.writes += 1
+            if self.writes == self.number:
+                self.process.kill()
+        return self.writes < self.number
+
+
+def _survivor(uri: str, options: Mapping[str, str]) -> Dataset:
+    return Dataset(open_storage(uri, options), options, creation_lease=NO_TIME)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """A victim that waits for its order."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.refstore.crashing"],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def _was_killed(process: subprocess.Popen[bytes], order: Order) -> bool:
+    try:
+        said = process.communicate(json.dumps(vars(order)).encode(), SECONDS)[1]
+    finally:
+        process.kill()
+    if process.returncode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"{order} failed:\n{said.decode(errors='replace')[-4000:]}")
+    return process.returncode != 0
+
+
+@dataclass
+class _Death(Fuse):
+    """Kills this process after a durable write."""
+
+    def write(self, path: str, act: Callable[[], _T]) -> _T:
+        with self._lock:
+            done = act()
+            self.writes += 1
+            if self.writes == self.crash_after:
+                _die()
+            return done
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_before_change(folder: str, number: int) -> None:
+    """Kill this process before the n-th change below a folder that Python makes."""
+    left = itertools.count(number - 1, -1)
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        change = _CHANGES.get(event)
+        if change is not None and change(folder, *arguments) and next(left) == 0:
+            _die()
+
+    sys.addaudithook(watch)
+
+
+def _below(folder: str, path: object) -> bool:
+    return isinstance(path, str | os.PathLike) and os.fspath(path).startswith(folder)  # type: ignore[arg-type]
+
+
+def _creates(folder: str, path: object, mode: object, flags: int) -> bool:
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    return bool(writes) and _below(folder, path) and not os.path.exists(path)  # type: ignore[arg-type]
+
+
+_CHANGES: Mapping[str, Callable[..., bool]] = {
+    "open": _creates,
+    "os.link": lambda folder, source, target, *_: _below(folder, target),
+    "os.rename": lambda folder, source, target, *_: _below(folder, target),
+    "os.remove": lambda folder, path, *_: _below(folder, path) and os.path.exists(path),
+    "os.mkdir": lambda folder, path, *_: _below(folder, path) and not os.path.exists(path),
+    "os.rmdir": lambda folder, path, *_: _below(folder, path) and not os.listdir(path),
+}
+
+
+def main() -> None:
+    """Do what stdin says, as far as one lives."""
+    order = Order(**json.load(sys.stdin))
+    dataset = Dataset(open_storage(order.uri, order.options), order.options)
+    if order.moment == Moment.AFTER_WRITE:
+        dataset = CrashingDataset.over(dataset, _Death(order.number))
+    if order.moment == Moment.BEFORE_CHANGE:
+        _die_before_change(os.path.dirname(order.uri), order.number)
+    CALLS[order.call](dataset)
+    os._exit(0)  # at once: the threads of s3fs and pylance have nothing left to tidy up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,473 @@
+"""Killed at any write of any call, a dataset loses nothing and lets the call be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_lancerefs.refstore import (
+    Branch,
+    BranchState,
+    RefStore,
+    Tag,
+    cloning,
+    layout,
+    refs,
+)
+from airflow_provider_lancerefs.refstore.dataset import Dataset
+from airflow_provider_lancerefs.refstore.storage import open_storage
+from tests.refstore.crashing import (
+    CALLS,
+    NO_TIME,
+    Check,
+    LocalWorld,
+    Moment,
+    Outcome,
+    S3World,
+    World,
+    crash_everywhere,
+    elsewhere,
+)
+from tests.services.seaweed import BUCKET, S3Server
+from tests.tables import Place
+
+pytestmark = pytest.mark.slow
+
+KEPT = [2, 3, 20]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A call, what stands before it, and what must be so whenever it has succeeded.
+
+    `halfway` must be so wherever it died. `branches` and `tags` are the names it makes or frees,
+    `changed` the refs it rewrites; whatever else stands must stay as it is.
+    """
+
+    call: str
+    prepare: Check
+    done: Check
+    halfway: Check = lambda dataset: None
+    branches: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+
+def place(dataset: Dataset) -> Place:
+    return Place(dataset.uri, dict(dataset.storage_options))
+
+
+def other_place(dataset: Dataset) -> Place:
+    return Place(elsewhere(dataset), dict(dataset.storage_options))
+
+
+def nothing(dataset: Dataset) -> None:
+    """Nothing but what every scenario starts with."""
+
+
+def seed(dataset: Dataset) -> None:
+    """Three versions of main, a written branch, and a tag on each."""
+    table, store = place(dataset), RefStore(dataset)
+    table.create([1, 2]).append(3).append(4)
+    store.create_branch("kept", "main@2")
+    branch = table.branch("kept").append(20)
+    branch.delete("n = 1")
+    store.create_tag("kept-main", "main@1")
+    store.create_tag("kept-branch", "branch:kept@3")
+
+
+def written(dataset: Dataset, name: str, *values: int, source: str = "main") -> Branch:
+    """A branch with data files of its own, and a deletion file."""
+    branch = RefStore(dataset).create_branch(name, source)
+    place(dataset).branch(name).append(*values).delete("n = 2")
+    return branch
+
+
+def old_branch(dataset: Dataset) -> None:
+    written(dataset, "old", 50)
+
+
+def nested_branches(dataset: Dataset) -> None:
+    old_branch(dataset)
+    written(dataset, "old/inner", 60)
+
+
+def marked_branch(dataset: Dataset) -> None:
+    refs.move_state(dataset.storage, written(dataset, "old", 50), BranchState.DELETING)
+
+
+def tagged_branch(dataset: Dataset) -> None:
+    old_branch(dataset)
+    RefStore(dataset).create_tag("on-old", "branch:old")
+
+
+def residue(dataset: Dataset) -> None:
+    """The files of another life of a branch, whose ref somebody removed."""
+    refs.remove(dataset.storage, written(dataset, "new", 666, source="main@1"))
+
+
+def movable_tag(dataset: Dataset) -> None:
+    RefStore(dataset).create_tag("moving", "main@1")
+
+
+def old_tag(dataset: Dataset) -> None:
+    RefStore(dataset).create_tag("old", "branch:kept")
+
+
+def runs(dataset: Dataset) -> None:
+    written(dataset, "run/1", 70)
+    written(dataset, "run/2", 71)
+    written(dataset, "run/3", 72)
+    RefStore(dataset).create_tag("release", "branch:run/3")
+
+
+def damage(dataset: Dataset) -> None:
+    """One of everything that a repair mends."""
+    store, storage = RefStore(dataset), dataset.storage
+    store.create_branch("headless")
+    sourceless = store.create_branch("sourceless")
+    storage.delete_many(
+        [*storage.list("tree/headless/"), *storage.list(f"tree/{sourceless.name}/")]
+    )
+    refs.update(storage, sourceless, parent_version=99)
+    refs.move_state(storage, written(dataset, "going", 80), BranchState.REMOVING)
+    refs.remove(storage, written(dataset, "ghost", 81))
+    refs.create(storage, Tag("dangling", "main", 99, 0))
+    storage.put_new("tree/kept/data/forgotten.lance", b"x")
+    storage.put_new(f"{layout.SCRATCH_PREFIX}dead", b"half")
+
+
+def made(parent: str, version: int, rows: list[int]) -> Check:
+    def is_made(dataset: Dataset) -> None:
+        branch = RefStore(dataset).branch("new")
+        assert (branch.parent, branch.parent_version) == (parent, version)
+        assert branch.state is BranchState.OPEN
+        table = place(dataset).branch("new")
+        assert table.values() == rows
+        assert table.append(99).values() == [*rows, 99]
+
+    return is_made
+
+
+def no_wrong_head(rows: list[int]) -> Check:
+    def has_none(dataset: Dataset) -> None:
+        """Whoever can open the branch sees what was forked."""
+        head = dataset.storage.list("tree/new/_versions/")
+        assert not head or place(dataset).branch("new").values() == rows
+
+    return has_none
+
+
+def gone(*names: str) -> Check:
+    def are_gone(dataset: Dataset) -> None:
+        assert not {*names} & {*RefStore(dataset).branch_names()}
+        assert not {*names} & {layout.owner(path, names) for path in tree(dataset)}
+
+    return are_gone
+
+
+def ref_goes_last(dataset: Dataset) -> None:
+    if "old" not in RefStore(dataset).branch_names():
+        gone("old")(dataset)
+
+
+def stands(name: str, rows: list[int]) -> Check:
+    def is_standing(dataset: Dataset) -> None:
+        assert place(dataset).branch(name).values() == rows
+
+    return is_standing
+
+
+def open_again(name: str, rows: list[int]) -> Check:
+    def is_open(dataset: Dataset) -> None:
+        assert RefStore(dataset).branch(name).state is BranchState.OPEN
+        stands(name, rows)(dataset)
+
+    return is_open
+
+
+def tagged(name: str, target: str, rows: list[int]) -> Check:
+    def is_tagged(dataset: Dataset) -> None:
+        assert str(RefStore(dataset).tag(name).target) == target
+        assert tag_rows(dataset, name) == rows
+
+    return is_tagged
+
+
+def old_or_new_target(dataset: Dataset) -> None:
+    assert tag_rows(dataset, "moving") in ([1, 2], KEPT)
+
+
+def tag_gone(dataset: Dataset) -> None:
+    assert "old" not in RefStore(dataset).tag_names()
+
+
+def metadata_set(dataset: Dataset) -> None:
+    store = RefStore(dataset)
+    assert store.branch("kept").metadata["colour"] == "red"
+    assert store.tag("kept-main").metadata["colour"] == "red"
+
+
+def stands_elsewhere(dataset: Dataset) -> None:
+    """The copy reads, and the version that it shares files with is pinned."""
+    copy = other_place(dataset)
+    assert copy.values() == KEPT
+    pin = RefStore(dataset).tag(cloning.pin_name(copy.uri))
+    assert (str(pin.target), pin.protected) == ("branch:kept@4", True)
+
+
+def expired(dataset: Dataset) -> None:
+    gone("run/1", "run/2")(dataset)
+    open_again("run/3", [1, 3, 4, 72])(dataset)
+
+
+def mended(dataset: Dataset) -> None:
+    gone("sourceless", "going", "ghost")(dataset)
+    open_again("headless", [1, 2, 3, 4])(dataset)
+    assert "dangling" not in RefStore(dataset).tag_names()
+    assert dataset.storage.list("tree/kept/data/forgotten.lance") == []
+
+
+CREATE_FROM_MAIN = Scenario(
+    "create from main",
+    nothing,
+    made("main", 3, [1, 2, 3, 4]),
+    no_wrong_head([1, 2, 3, 4]),
+    branches=("new",),
+)
+CREATE_FROM_BRANCH = Scenario(
+    "create from branch", nothing, made("kept", 4, KEPT), no_wrong_head(KEPT), branches=("new",)
+)
+DELETE = Scenario("delete", old_branch, gone("old"), ref_goes_last, branches=("old",))
+TAG_BRANCH = Scenario("tag branch", nothing, tagged("new", "branch:kept@4", KEPT), tags=("new",))
+MOVE_TAG = Scenario(
+    "move tag",
+    movable_tag,
+    tagged("moving", "branch:kept@4", KEPT),
+    old_or_new_target,
+    tags=("moving",),
+)
+CLONE = Scenario("clone", nothing, stands_elsewhere)
+RELOCATE = Scenario("relocate", nothing, stands_elsewhere)
+
+ON_DISK = {
+    "create from main": CREATE_FROM_MAIN,
+    "create from branch": CREATE_FROM_BRANCH,
+    "create from tag": Scenario(
+        "create from tag", nothing, made("kept", 3, [1, 2, 3, 20]), branches=("new",)
+    ),
+    "create over residue": Scenario(
+        "create over residue", residue, made("main", 2, [1, 2, 3]), branches=("new",)
+    ),
+    "delete": DELETE,
+    "delete around a nested branch": replace(DELETE, prepare=nested_branches),
+    "delete a marked branch": replace(DELETE, prepare=marked_branch),
+    "delete refused": Scenario(
+        "delete refused",
+        tagged_branch,
+        open_again("old", [1, 3, 4, 50]),
+        stands("old", [1, 3, 4, 50]),
+        changed=("old",),
+    ),
+    "tag main": Scenario("tag main", nothing, tagged("new", "main@2", [1, 2, 3]), tags=("new",)),
+    "tag branch": TAG_BRANCH,
+    "move tag": MOVE_TAG,
+    "delete tag": Scenario("delete tag", old_tag, tag_gone, tags=("old",)),
+    "set metadata": Scenario("set metadata", nothing, metadata_set, changed=("kept", "kept-main")),
+    "clone": CLONE,
+    "relocate": RELOCATE,
+    "expire": Scenario(
+        "expire",
+        runs,
+        expired,
+        stands("run/3", [1, 3, 4, 72]),
+        branches=("run/1", "run/2"),
+        changed=("run/3",),
+    ),
+    "repair": Scenario(
+        "repair",
+        damage,
+        mended,
+        branches=("headless", "sourceless", "going", "ghost"),
+        tags=("dangling",),
+    ),
+}
+ON_S3 = {
+    scenario.call: scenario
+    for scenario in (
+        CREATE_FROM_MAIN,
+        CREATE_FROM_BRANCH,
+        DELETE,
+        TAG_BRANCH,
+        MOVE_TAG,
+        CLONE,
+        RELOCATE,
+    )
+}
+
+
+@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("name", ON_DISK)
+def test_on_disk_every_call_survives_a_kill(
+    tmp_path: Path, record_property: Callable[[str, object], None], name: str, moment: Moment
+) -> None:
+    """Killed at any write, or half-way through one, nothing acknowledged is lost, the call can be
+    made again, a repair mends what is left, and every name is free to be used.
+    """
+    outcome = crash(LocalWorld(tmp_path, moment), ON_DISK[name])
+    record_property("kill_points", outcome.points)
+    assert not outcome.failures, "\n".join(outcome.failures)
+    assert outcome.points
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize("name", ON_S3)
+def test_on_s3_every_call_survives_a_kill(
+    s3: S3Server, record_property: Callable[[str, object], None], name: str
+) -> None:
+    """Killed at any write of ours or pylance's, before its reply came: the same holds."""
+    outcome = crash(S3World(s3, BUCKET), ON_S3[name])
+    record_property("kill_points", outcome.points)
+    assert not outcome.failures, "\n".join(outcome.failures)
+    assert outcome.points
+
+
+def test_a_clone_before_its_ref_is_found(tmp_path: Path) -> None:
+    """The harness sees what pylance's order of a create leaves: a name that cannot be taken."""
+    planted = replace(CREATE_FROM_MAIN, call="planted create")
+    failures = crash(LocalWorld(tmp_path, Moment.BEFORE_CHANGE), planted).failures
+    assert any("retried: StorageError('pylance could not clone" in one for one in failures)
+
+
+@pytest.mark.s3
+def test_a_clone_before_its_ref_is_found_on_s3(s3: S3Server) -> None:
+    """There the harness sees it too, at a write that only the server knows of."""
+    planted = replace(CREATE_FROM_MAIN, call="planted create")
+    failures = crash(S3World(s3, BUCKET), planted).failures
+    assert any("retried: StorageError('pylance could not clone" in one for one in failures)
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_a_ref_removed_before_its_files_is_found(tmp_path: Path, moment: Moment) -> None:
+    """The harness sees what a delete without states leaves: files that no ref speaks of."""
+    planted = replace(DELETE, call="planted delete")
+    failures = crash(LocalWorld(tmp_path, moment), planted).failures
+    assert any("retried: AssertionError" in one for one in failures)
+
+
+def crash(world: World, scenario: Scenario) -> Outcome:
+    """Kill the scenario's call everywhere; make it again at once, or after a repair."""
+    seed(world.dataset)
+    scenario.prepare(world.dataset)
+    known = Acknowledged.of(world.dataset, scenario)
+
+    def retried(dataset: Dataset) -> None:
+        known.check(dataset)
+        scenario.halfway(dataset)
+        CALLS[scenario.call](dataset)
+        scenario.done(dataset)
+        repair(dataset)
+        live_again(dataset, scenario)
+        known.check(dataset)
+
+    def repaired(dataset: Dataset) -> None:
+        repair(dataset)
+        CALLS[scenario.call](dataset)
+        scenario.done(dataset)
+        live_again(dataset, scenario)
+        known.check(dataset)
+
+    return crash_everywhere(world, scenario.call, [retried, repaired])
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """What nobody may lose: refs, and the rows of every version, as pylance reads them."""
+
+    refs: dict[str, Branch | Tag]
+    tags: dict[str, list[int]]
+    rows: dict[str, dict[int, list[int]]]
+
+    @staticmethod
+    def of(dataset: Dataset, scenario: Scenario) -> Acknowledged:
+        store, table = RefStore(dataset), place(dataset)
+        branches = [one for one in store.branch_names() if one not in scenario.branches]
+        tags = [one for one in store.tag_names() if one not in scenario.tags]
+        tables = {"main": table, **{name: table.branch(name) for name in branches}}
+        return Acknowledged(
+            {
+                **{name: store.branch(name) for name in branches if name not in scenario.changed},
+                **{name: store.tag(name) for name in tags if name not in scenario.changed},
+            },
+            {name: tag_rows(dataset, name) for name in tags},
+            {
+                name: {one["version"]: [] for one in table.open().versions()}
+                for name, table in tables.items()
+            },
+        )._with_rows(dataset)
+
+    def check(self, dataset: Dataset) -> None:
+        store = RefStore(dataset)
+        there = {one.name: one for one in [*store.branches(), *store.tags()]}
+        assert {name: there.get(name) for name in self.refs} == self.refs
+        assert self._with_rows(dataset).rows == self.rows
+        assert {name: tag_rows(dataset, name) for name in self.tags} == self.tags
+        listed = place(dataset).open()
+        assert {*self.tags} <= {*listed.tags.list()}
+        assert {*self.rows} - {"main"} <= {*listed.branches.list()}
+
+    def _with_rows(self, dataset: Dataset) -> Acknowledged:
+        table = place(dataset)
+        read = {
+            name: {
+                version: (table if name == "main" else table.branch(name)).values(version)
+                for version in known
+            }
+            for name, known in self.rows.items()
+        }
+        return replace(self, rows=read)
+
+
+def tag_rows(dataset: Dataset, tag: str) -> list[int]:
+    checked_out = place(dataset).open().checkout_version(tag)
+    return sorted(checked_out.to_table().column("n").to_pylist())
+
+
+def tree(dataset: Dataset) -> list[str]:
+    return [entry.path for entry in dataset.storage.list(f"{layout.TREE}/")]
+
+
+def repair(dataset: Dataset) -> None:
+    """One repair mends everything, here and where a copy stands: a second look finds nothing."""
+    there = open_storage(elsewhere(dataset), dataset.storage_options)
+    copied = there.list("_versions/")
+    for one in [dataset, replace(dataset, storage=there)] if copied else [dataset]:
+        strict = RefStore(replace(one, grace=NO_TIME))
+        assert strict.check(repair=True, orphan_age=NO_TIME).clean
+        assert strict.check(orphan_age=NO_TIME).findings == ()
+        names = strict.branch_names()
+        assert [path for path in tree(one) if layout.owner(path, names) is None] == []
+
+
+def live_again(dataset: Dataset, scenario: Scenario) -> None:
+    """No name is bricked: each can be deleted, created from another source, and deleted again."""
+    store, table = RefStore(dataset), place(dataset)
+    for name in scenario.branches:
+        store.delete_branch(name, missing_ok=True)
+        store.create_branch(name, "main@1")
+        assert table.branch(name).values() == [1, 2]
+        store.delete_branch(name)
+    for name in scenario.tags:
+        store.delete_tag(name, missing_ok=True)
+        store.create_tag(name, "main@2")
+        assert tag_rows(dataset, name) == [1, 2, 3]
+    if scenario in (CLONE, RELOCATE):
+        store.delete_tag(cloning.pin_name(elsewhere(dataset)), force=True)
+        there = open_storage(elsewhere(dataset), dataset.storage_options)
+        there.delete_many(there.list(""))
+        CALLS[scenario.call](dataset)
+        scenario.done(dataset)
+    repair(dataset)
