@@ -14,12 +14,14 @@ from airflow_provider_lancerefs.refstore.errors import (
     LanceRefsError,
     NotFoundError,
     OutcomeUnknownError,
+    PublishRefusedError,
     RefNotFoundError,
     RefusedError,
     StorageError,
     UnsupportedStoreError,
     VersionNotFoundError,
 )
+from airflow_provider_lancerefs.refstore.manifest import Manifest
 from airflow_provider_lancerefs.refstore.models import (
     Branch,
     BranchState,
@@ -27,11 +29,23 @@ from airflow_provider_lancerefs.refstore.models import (
     DatasetFile,
     Expiry,
     Finding,
+    LogEntry,
+    PublishResult,
     Report,
     Tag,
     Version,
+    WriteTarget,
 )
 from airflow_provider_lancerefs.refstore.names import check_branch_name, check_tag_name
+from airflow_provider_lancerefs.refstore.plans import (
+    Difference,
+    PublishPlan,
+    PublishStep,
+    Refusal,
+    RefusalCode,
+    SchemaChange,
+)
+from airflow_provider_lancerefs.refstore.progress import Progress
 from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
 from airflow_provider_lancerefs.refstore.store import RefStore
 
@@ -43,6 +57,7 @@ __all__ = [
     "ConflictError",
     "DatasetFile",
     "DatasetNotFoundError",
+    "Difference",
     "ErrorKind",
     "Expiry",
     "Finding",
@@ -50,18 +65,29 @@ __all__ = [
     "InvalidInputError",
     "InvalidRefNameError",
     "LanceRefsError",
+    "LogEntry",
+    "Manifest",
     "NotFoundError",
     "OutcomeUnknownError",
+    "Progress",
+    "PublishPlan",
+    "PublishRefusedError",
+    "PublishResult",
+    "PublishStep",
     "RefNotFoundError",
     "RefStore",
+    "Refusal",
+    "RefusalCode",
     "RefusedError",
     "Report",
     "Revision",
+    "SchemaChange",
     "StorageError",
     "Tag",
     "UnsupportedStoreError",
     "Version",
     "VersionNotFoundError",
+    "WriteTarget",
     "check_branch_name",
     "check_tag_name",
     "parse_revision",

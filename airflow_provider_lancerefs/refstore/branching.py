@@ -24,7 +24,7 @@ from airflow_provider_lancerefs.refstore.errors import (
     NotFoundError,
     StorageError,
 )
-from airflow_provider_lancerefs.refstore.manifest import Manifest
+from airflow_provider_lancerefs.refstore.manifest import Manifest, check_writable
 from airflow_provider_lancerefs.refstore.models import STATE_KEY, Branch, BranchState, Version
 from airflow_provider_lancerefs.refstore.names import MAIN, check_new_branch_name
 from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
@@ -99,7 +99,7 @@ def complete(dataset: Dataset, branch: Branch) -> None:
 
 def identity(branch: Branch) -> str:
     """What the transaction of this life's fork is called."""
-    return str(uuid.UUID(branch.identifier[-1][1]))
+    return str(uuid.UUID(branch.life))
 
 
 def is_fork(dataset: Dataset, branch: Branch, manifests: Mapping[int, Entry]) -> bool:
@@ -178,12 +178,18 @@ def _fork(dataset: Dataset, branch: Branch) -> None:
         if branch.parent_version in manifests and is_fork(dataset, branch, manifests):
             return
         try:
+            check_source(dataset, branch.source)
             if manifests:
                 _reclaim(dataset, branch, entries)
             complete(dataset, branch)
-        except (ConflictError, NotFoundError):
+        except (ConflictError, NotFoundError, FormatError):
             refs.remove(dataset.storage, branch)
             raise
+
+
+def check_source(dataset: Dataset, source: Version) -> None:
+    """Say what is wrong with a version that pylance could not clone, if its manifest shows that."""
+    check_writable(versions.read_manifest(dataset.storage, source), str(source))
 
 
 def _reclaim(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> None:

@@ -328,7 +328,7 @@ def _missing_files(survey: Survey) -> Iterator[_Wrong]:
     wanted: dict[str, str] = {}
     for version in _revisions_in_use(survey):
         try:
-            manifest = survey.read(version)
+            found = files.resolve_files(survey.dataset, version, survey.read(version))
         except LanceRefsError as error:
             yield _Wrong(
                 Finding(
@@ -336,7 +336,7 @@ def _missing_files(survey: Survey) -> Iterator[_Wrong]:
                 )
             )
             continue
-        for file in files.resolve_files(survey.dataset, version, manifest):
+        for file in found:
             wanted.setdefault(file.uri, str(version))
     there = _existing(survey.dataset, {uri.rpartition("/")[0] for uri in wanted})
     for uri, needed_by in wanted.items():
@@ -458,11 +458,10 @@ def _reached_below_tree(survey: Survey) -> set[str]:
         for number in [max(numbers)] if name == MAIN else numbers:
             version = Version(name, number, 0)
             try:
-                manifest = survey.read(version)
+                found = files.resolve_files(survey.dataset, version, survey.read(version))
             except LanceRefsError:
                 reached |= {survey.dataset.at(entry.path) for entry in survey.tree}
                 continue
-            found = files.resolve_files(survey.dataset, version, manifest)
             reached |= {file.uri for file in found}
     return reached
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from airflow_provider_lancerefs.refstore import files, layout, refs, tagging, versions
+from airflow_provider_lancerefs.refstore.branching import check_source
 from airflow_provider_lancerefs.refstore.committing import clone
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.errors import (
@@ -61,6 +62,7 @@ def shallow_clone(dataset: Dataset, target_uri: str, revision: str | Revision | 
             return _existing_clone(dataset, target, version, pin)
         if made:
             _unpin(dataset, target, pin)
+        check_source(dataset, version)
         raise
     _keep_pinned(dataset, version, target_uri)
     return versions.exact(target.storage, MAIN, version.number)
@@ -221,6 +223,7 @@ def _copies(
         if (new := bases.get(base.path.rstrip("/"))) is not None
     }
     for file in files.file_refs(dataset, manifest, dataset.at(home)):
+        manifest.resolve(file, dataset.at(home))
         path = f"{file.folder}/{file.path}"
         if file.base_id is None:
             source = f"{home}/{path}" if home else path

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from airflow_provider_lancerefs.refstore.errors import FormatError
+from airflow_provider_lancerefs.refstore.errors import FormatError, InvalidRefNameError
 from airflow_provider_lancerefs.refstore.models import Branch, Identifier, RefKind, Tag
-from airflow_provider_lancerefs.refstore.names import MAIN, shown
+from airflow_provider_lancerefs.refstore.names import MAIN, check_branch_name, shown
 
 _Fields: TypeAlias = dict[str, object]
 _LARGEST = 2**64
@@ -34,7 +34,7 @@ _SNAKE_TO_CAMEL = {
 def decode_branch(name: str, data: bytes, token: str = "") -> Branch:
     """Read a branch's ref file; raises FormatError saying what is wrong with it."""
     fields = _Reader("branch", name, data)
-    parent = fields.optional_text("parentBranch") or MAIN
+    parent = fields.branch("parentBranch")
     parent_version = fields.number("parentVersion")
     created = fields.number("createAt", default=0)
     try:
@@ -72,7 +72,7 @@ def decode_tag(name: str, data: bytes, token: str = "") -> Tag:
     fields = _Reader("tag", name, data)
     return Tag(
         name=name,
-        branch=fields.optional_text("branch") or MAIN,
+        branch=fields.branch("branch"),
         version=fields.number("version"),
         manifest_size=fields.number("manifestSize", default=0),
         created_at=fields.moment("createdAt"),
@@ -130,9 +130,10 @@ class _Reader:
         self._kind = kind
         self._name = name
         try:
-            decoded = json.loads(data)
+            decoded = json.loads(data.decode(), parse_constant=_no_number)
+            json.dumps(decoded, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
-            raise self._error("is not JSON") from error
+            raise self._error("is not JSON in UTF-8") from error
         if not isinstance(decoded, dict):
             raise self._error("is not a JSON object")
         self._left: _Fields = {}
@@ -163,10 +164,22 @@ class _Reader:
             moment = datetime.fromisoformat(text)
         except ValueError as error:
             raise self.wrong(key, "an RFC 3339 time") from error
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        try:
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        except OverflowError as error:
+            raise self.wrong(key, "a time that can be counted") from error
+
+    def branch(self, key: str) -> str:
+        name = self.optional_text(key) or MAIN
+        try:
+            return name if name == MAIN else check_branch_name(name)
+        except InvalidRefNameError as error:
+            raise self.wrong(key, "the name of a branch, or null") from error
 
     def metadata(self) -> dict[str, str]:
-        value = self._left.pop("metadata", None) or {}
+        value = self._left.pop("metadata", None)
+        if value is None:
+            return {}
         if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
             raise self.wrong("metadata", "an object of strings")
         return value
@@ -194,11 +207,16 @@ class _Reader:
         )
 
 
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
 def _is_pair(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == 2
         and isinstance(pair[0], int)
         and not isinstance(pair[0], bool)
+        and 0 <= pair[0] < _LARGEST
         and isinstance(pair[1], str)
     )

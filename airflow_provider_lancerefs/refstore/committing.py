@@ -7,15 +7,23 @@ look at the storage to learn what happened.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_provider_lancerefs.refstore import layout
 from airflow_provider_lancerefs.refstore.dataset import Dataset
-from airflow_provider_lancerefs.refstore.errors import StorageError
-from airflow_provider_lancerefs.refstore.manifest import rewrite_base_paths
+from airflow_provider_lancerefs.refstore.errors import ConflictError, StorageError
+from airflow_provider_lancerefs.refstore.manifest import Columns, rewrite_base_paths
 from airflow_provider_lancerefs.refstore.models import Version
 from airflow_provider_lancerefs.refstore.names import MAIN
+from airflow_provider_lancerefs.refstore.plans import PublishStep
 from airflow_provider_lancerefs.refstore.versions import read_manifest_file
+
+if TYPE_CHECKING:
+    import lance
+    import lance.fragment
 
 
 def clone(source: Dataset, version: Version, target: Dataset, branch: str, identity: str) -> None:
@@ -102,3 +110,198 @@ def _clone_in_memory(
                     data, str(version), lambda base: base.replace(str(staged_source), source.uri, 1)
                 )
             target.storage.put_new(relative, data)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFile:
+    """A data file as the new version's manifest is to name it."""
+
+    path: str
+    base_id: int | None
+    columns: Columns
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVector:
+    """A deletion file as the new version's manifest is to name it: a Roaring bitmap."""
+
+    read_version: int
+    identity: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFragment:
+    """A fragment to commit. Where it stands already, None means 'as it is there'."""
+
+    identity: int
+    physical_rows: int
+    files: tuple[NamedFile, ...] | None = None
+    vector: NamedVector | None = None
+    row_ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """One commit on a branch: which operation, on which version, with which fragments.
+
+    `removed` may name a fragment that never was: two commits that name it exclude each other.
+    `schema_of` is the version whose columns are committed too, where the operation takes any, and
+    `fields_kept` are the ids of those.
+    """
+
+    step: PublishStep
+    branch: str
+    read_version: int
+    removed: tuple[int, ...] = ()
+    changed: tuple[NamedFragment, ...] = ()
+    added: tuple[NamedFragment, ...] = ()
+    fields_modified: tuple[int, ...] = ()
+    schema_of: Version | None = None
+    fields_kept: frozenset[int] = frozenset()
+
+
+def land(dataset: Dataset, landing: Landing, identity: str, properties: Mapping[str, str]) -> int:
+    """Commit once, and return the version; others may have come between it and the one it read.
+
+    Raises ConflictError where somebody else was quicker, which may have been an earlier try of the
+    same request, and StorageError if pylance refuses, or cannot say what became of it.
+    """
+    import lance
+    import lance.commit
+
+    uri = dataset.at(layout.branch_root(landing.branch))
+    try:
+        transaction = lance.Transaction(
+            landing.read_version,
+            _operation(dataset, landing),
+            uuid=identity,
+            transaction_properties=dict(properties),
+        )
+        committed = lance.LanceDataset.commit(
+            uri, transaction, storage_options=_options(dataset), max_retries=0
+        )
+    except lance.commit.CommitConflictError as error:
+        raise ConflictError(
+            f"Somebody else changed {landing.branch} meanwhile ({error}).", ref=landing.branch
+        ) from error
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StorageError(
+            f"pylance did not commit to {landing.branch} ({error}).", ref=landing.branch
+        ) from error
+    version: int = committed.version
+    return version
+
+
+def optimize_indices(dataset: Dataset, branch: str) -> int:
+    """Bring new fragments into a branch's indices; its version then."""
+    try:
+        opened = _open(dataset, branch, None)
+        opened.optimize.optimize_indices()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StorageError(
+            f"pylance did not optimize the indices of {branch} ({error}).", ref=branch
+        ) from error
+    version: int = opened.version
+    return version
+
+
+def _operation(dataset: Dataset, landing: Landing) -> lance.LanceOperation.BaseOperation:
+    import lance
+
+    added = [_new_fragment(fragment) for fragment in landing.added]
+    if landing.schema_of is None:
+        return lance.LanceOperation.Update(
+            removed_fragment_ids=list(landing.removed),
+            updated_fragments=_changed_fragments(dataset, landing),
+            new_fragments=added,
+            fields_modified=list(landing.fields_modified),
+        )
+    schema = _open(dataset, landing.schema_of.branch, landing.schema_of.number).lance_schema
+    if landing.step is PublishStep.PROJECT:
+        return lance.LanceOperation.Project(schema)
+    if landing.step is PublishStep.OVERWRITE:
+        return lance.LanceOperation.Overwrite(schema, added)
+    kept = [_without_dead_files(one, landing) for one in _all_fragments(dataset, landing)]
+    return lance.LanceOperation.Merge([*kept, *added], schema)
+
+
+def _changed_fragments(dataset: Dataset, landing: Landing) -> list[lance.fragment.FragmentMetadata]:
+    if not landing.changed:
+        return []
+    changed = {fragment.identity for fragment in landing.changed}
+    return [one for one in _all_fragments(dataset, landing) if one.id in changed]
+
+
+def _all_fragments(dataset: Dataset, landing: Landing) -> list[lance.fragment.FragmentMetadata]:
+    """The fragments of the version that the commit reads, as they are to be."""
+    opened = _open(dataset, landing.branch, landing.read_version)
+    changes = {fragment.identity: fragment for fragment in landing.changed}
+    found = (fragment.metadata for fragment in opened.get_fragments())
+    return [_changed_fragment(one, changes[one.id]) if one.id in changes else one for one in found]
+
+
+def _changed_fragment(
+    there: lance.fragment.FragmentMetadata, change: NamedFragment
+) -> lance.fragment.FragmentMetadata:
+    return replace(
+        there,
+        files=there.files if change.files is None else [_data_file(one) for one in change.files],
+        deletion_file=_deletion_file(change.vector) if change.vector else there.deletion_file,
+    )
+
+
+def _without_dead_files(
+    fragment: lance.fragment.FragmentMetadata, landing: Landing
+) -> lance.fragment.FragmentMetadata:
+    """Lance calls a fragment damaged that has a file of which no column is left."""
+    living = [one for one in fragment.files if landing.fields_kept & {*one.fields}]
+    return replace(fragment, files=living)
+
+
+def _new_fragment(fragment: NamedFragment) -> lance.fragment.FragmentMetadata:
+    import lance
+
+    return lance.fragment.FragmentMetadata(
+        id=fragment.identity,
+        files=[_data_file(one) for one in fragment.files or ()],
+        physical_rows=fragment.physical_rows,
+        deletion_file=_deletion_file(fragment.vector) if fragment.vector else None,
+        row_id_meta=lance.fragment.RowIdSequence(fragment.row_ids).to_inline_metadata()
+        if fragment.row_ids
+        else None,
+    )
+
+
+def _data_file(file: NamedFile) -> lance.fragment.DataFile:
+    import lance
+
+    return lance.fragment.DataFile(
+        file.path,
+        list(file.columns.fields),
+        list(file.columns.indices),
+        *file.columns.file_version,
+        file_size_bytes=file.size,
+        base_id=file.base_id,
+    )
+
+
+def _deletion_file(vector: NamedVector) -> lance.fragment.DeletionFile:
+    import lance
+
+    return lance.fragment.DeletionFile(
+        vector.read_version, vector.identity, "bitmap", vector.rows, None
+    )
+
+
+def _open(dataset: Dataset, branch: str, version: int | None) -> lance.LanceDataset:
+    import lance
+
+    return lance.dataset(
+        dataset.at(layout.branch_root(branch)), version=version, storage_options=_options(dataset)
+    )
+
+
+def _options(dataset: Dataset) -> dict[str, str] | None:
+    return dict(dataset.storage_options) or None

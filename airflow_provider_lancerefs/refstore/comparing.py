@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_lancerefs.refstore.plans import Difference, SchemaChange
-from airflow_provider_lancerefs.refstore.rowsets import RowSet
+from airflow_provider_lancerefs.refstore.rowsets import NO_ROWS, RowSet
 from airflow_provider_lancerefs.refstore.snapshot import Snapshot, StoredFile, StoredFragment
 
 
@@ -16,8 +16,8 @@ class FragmentChange:
 
     old: StoredFragment
     new: StoredFragment
-    deleted: RowSet = RowSet()
-    restored: RowSet = RowSet()
+    deleted: RowSet = NO_ROWS
+    restored: RowSet = NO_ROWS
 
     @property
     def files_changed(self) -> bool:
@@ -152,7 +152,6 @@ def schema_change(old: Snapshot, new: Snapshot) -> SchemaChange:
 
 
 def _names(snapshot: Snapshot, identities: Iterable[int]) -> tuple[str, ...]:
-
     return tuple(sorted(_path(snapshot, one) for one in identities))
 
 

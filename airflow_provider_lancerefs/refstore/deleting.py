@@ -15,19 +15,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_lancerefs.refstore import layout, refs, versions
+from airflow_provider_lancerefs.refstore import layout, publications, refs, versions
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
+from airflow_provider_lancerefs.refstore.discarding import own_root_files
 from airflow_provider_lancerefs.refstore.errors import (
     ConflictError,
     ErrorKind,
     FormatError,
     LanceRefsError,
+    OutcomeUnknownError,
     RefNotFoundError,
     RefusedError,
 )
 from airflow_provider_lancerefs.refstore.manifest import BasePath
 from airflow_provider_lancerefs.refstore.models import Branch, BranchState, BrokenRef, Tag
-from airflow_provider_lancerefs.refstore.names import MAIN
+from airflow_provider_lancerefs.refstore.names import MAIN, shown
 from airflow_provider_lancerefs.refstore.storage import Entry
 
 CLOCK_TICK = timedelta(seconds=2)
@@ -51,10 +53,10 @@ def delete_branch(dataset: Dataset, name: str, *, missing_ok: bool, force: bool)
     if branch is None:
         if missing_ok:
             return False
-        raise RefNotFoundError(f"There is no branch {name!r} in {dataset.uri}.", ref=name)
+        raise RefNotFoundError(f"There is no branch {shown(name)} in {dataset.uri}.", ref=name)
     life = branch.identifier
     for _ in range(_TRIES):
-        failure: LanceRefsError | None = not_deletable(branch, force=force)
+        failure: LanceRefsError | None = not_deletable(dataset, branch, force=force)
         failure = failure or delete_branches(dataset, [branch])[name]
         if failure is None:
             return True
@@ -100,7 +102,7 @@ def delete_branches(
     return outcome
 
 
-def not_deletable(branch: Branch, *, force: bool = False) -> RefusedError | None:
+def not_deletable(dataset: Dataset, branch: Branch, *, force: bool = False) -> RefusedError | None:
     """What the ref itself says against a deletion, whatever else stands."""
     if branch.protected and not force:
         return RefusedError(
@@ -108,7 +110,7 @@ def not_deletable(branch: Branch, *, force: bool = False) -> RefusedError | None
             kind=ErrorKind.PROTECTED,
             ref=branch.name,
         )
-    if branch.state is BranchState.PUBLISHING:
+    if branch.state is BranchState.PUBLISHING and not publications.lease_is_over(dataset, branch):
         return RefusedError(
             f"The branch {branch.name!r} is being published: wait for that to end.",
             kind=ErrorKind.IN_USE,
@@ -143,7 +145,7 @@ class Dependents:
 
     @property
     def branch_names(self) -> list[str]:
-        return [one.name for one in self.branches]
+        return [one.name for one in self.branches if one.sound]
 
     def of(self, branch: Branch, entries: Sequence[Entry]) -> list[str]:
         """What needs the branch; `entries` are the files below its folder."""
@@ -198,7 +200,20 @@ def _mentions(ref: BrokenRef, branch: Branch) -> bool:
 def _mark(dataset: Dataset, branch: Branch) -> Branch:
     if branch.state.ending:
         return branch
+    if branch.state is BranchState.PUBLISHING:
+        branch = _settled(dataset, branch)
     return refs.move_state(dataset.storage, branch, BranchState.DELETING)
+
+
+def _settled(dataset: Dataset, branch: Branch) -> Branch:
+    """A branch whose publisher is gone. Published or not, and be that unknown, it may be deleted:
+    the parent needs none of its files, and a publisher that only slept is shut out."""
+    if not publications.lease_is_over(dataset, branch):
+        raise ConflictError(f"The branch {branch.name!r} is being published.", ref=branch.name)
+    try:
+        return publications.settle(dataset, branch)
+    except OutcomeUnknownError:
+        return branch
 
 
 def _give_up(dataset: Dataset, branch: Branch) -> None:
@@ -222,6 +237,7 @@ def _delete_marked(
         branch = refs.move_state(dataset.storage, branch, BranchState.REMOVING)
         entries = files_below(dataset, branch.name)
     _check_still_there(dataset, branch)
+    dataset.storage.delete_many(own_root_files(dataset, branch, entries))
     names = {*look.branch_names, branch.name}
     dataset.storage.delete_many(
         entry for entry in entries if layout.owner(entry.path, names) == branch.name
@@ -235,10 +251,9 @@ def _with_head(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> Se
 
     A creator that takes longer than its lease looks at its ref again, and cleans up after itself.
     """
-    while (
-        not versions.manifests_among(branch.name, entries)
-        and now() - branch.created_at < dataset.creation_lease
-    ):
+    age = max(now() - branch.created_at, timedelta(0))
+    deadline = time.monotonic() + (dataset.creation_lease - age).total_seconds()
+    while not versions.manifests_among(branch.name, entries) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
         _check_still_there(dataset, branch)
         entries = files_below(dataset, branch.name)

@@ -155,6 +155,11 @@ class PublishRefusedError(RefusedError):
         super().__init__(message, kind=kind, ref=ref, blockers=blockers)
         self.plan = plan
 
+    @classmethod
+    def of(cls, plan: PublishPlan) -> PublishRefusedError:
+        """The error that a plan's refusal is."""
+        return cls(str(plan.refusal), ref=plan.branch, plan=plan)
+
     @property
     def code(self) -> RefusalCode | None:
         """Why, for programs."""

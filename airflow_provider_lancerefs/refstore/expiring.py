@@ -11,6 +11,8 @@ from airflow_provider_lancerefs.refstore.errors import InvalidInputError, Refuse
 from airflow_provider_lancerefs.refstore.models import Branch, BrokenRef, Expiry
 from airflow_provider_lancerefs.refstore.progress import Progress
 
+_LONGEST = timedelta(days=365 * 1000)
+
 
 def expire_branches(
     dataset: Dataset, pattern: str, older_than: timedelta, *, dry_run: bool, progress: Progress
@@ -18,11 +20,11 @@ def expire_branches(
     """Delete matching branches that were last written to longer ago than `older_than`."""
     if not isinstance(pattern, str) or not pattern:
         raise InvalidInputError("Which branches may expire is a glob pattern, such as 'run/*'.")
-    if older_than < timedelta(0):
-        raise InvalidInputError("Branches cannot expire before they are made: give an age >= 0.")
+    if not isinstance(older_than, timedelta) or older_than < timedelta(0):
+        raise InvalidInputError("How long a branch must have been idle is a timedelta >= 0.")
     progress("listing branches")
     listed = [one for one in refs.list_branches(dataset.storage) if fnmatchcase(one.name, pattern)]
-    idle_since = now() - older_than
+    idle_since = now() - min(older_than, _LONGEST)
     kept: list[Expiry] = []
     old: list[Branch] = []
     found = sorted(refs.read_branches(dataset.storage, listed), key=lambda one: one.name)
@@ -40,7 +42,7 @@ def expire_branches(
 def _why_kept(dataset: Dataset, branch: Branch | BrokenRef, idle_since: datetime) -> str | None:
     if not isinstance(branch, Branch):
         return "its ref cannot be read: run fsck"
-    refusal = deleting.not_deletable(branch)
+    refusal = deleting.not_deletable(dataset, branch)
     if refusal is not None:
         return str(refusal.kind)
     if _last_active(dataset, branch) > idle_since:

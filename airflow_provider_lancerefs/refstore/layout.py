@@ -5,11 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
+from airflow_provider_lancerefs.refstore.errors import InvalidRefNameError
 from airflow_provider_lancerefs.refstore.names import (
     LAYOUT_FOLDERS,
     MAIN,
     file_name,
     name_of_file,
+    shown,
 )
 
 VERSIONS = "_versions"
@@ -40,17 +42,24 @@ def tag_ref(name: str) -> str:
 
 
 def ref_name(path: str) -> str | None:
-    """The branch or tag that a path under a refs folder stands for."""
-    return name_of_file(posixpath.basename(path))
+    """The branch or tag that a path in a refs folder stands for; None for any other path."""
+    for folder in (BRANCH_REFS, TAG_REFS):
+        if path.startswith(folder):
+            return name_of_file(path[len(folder) :])
+    return None
 
 
 def branch_root(branch: str) -> str:
     """Where a branch's own files are, relative to the dataset root: '' for main."""
-    return "" if branch == MAIN else f"{TREE}/{branch}"
+    if branch == MAIN:
+        return ""
+    if any(part in ("", ".", "..") for part in branch.split("/")):
+        raise InvalidRefNameError(f"{shown(branch)} leads out of the folder of branches.")
+    return f"{TREE}/{branch}"
 
 
 def in_branch(branch: str, path: str) -> str:
-    return path if branch == MAIN else f"{TREE}/{branch}/{path}"
+    return path if branch == MAIN else f"{branch_root(branch)}/{path}"
 
 
 def versions_folder(branch: str) -> str:
@@ -65,15 +74,17 @@ def manifest_path(branch: str, number: int, *, v2: bool = True) -> str:
 
 def manifest_number(path: str) -> int | None:
     """The version a manifest's path stands for, in either naming; None for any other file."""
-    stem, dot, rest = posixpath.basename(path).partition(".")
-    if dot + rest != _MANIFEST or not (stem.isascii() and stem.isdigit()):
+    name = posixpath.basename(path)
+    stem = name.removesuffix(_MANIFEST)
+    if not name.endswith(_MANIFEST) or not (stem.isascii() and stem.isdigit()):
         return None
-    return _HIGHEST - int(stem) if is_v2_manifest(path) else int(stem)
+    number = _HIGHEST - int(stem) if len(stem) == _V2_DIGITS else int(stem)
+    return number if number > 0 else None
 
 
 def is_v2_manifest(path: str) -> bool:
-    stem = posixpath.basename(path).partition(".")[0]
-    return len(stem) == _V2_DIGITS and stem.isascii() and stem.isdigit()
+    stem = posixpath.basename(path).removesuffix(_MANIFEST)
+    return manifest_number(path) is not None and len(stem) == _V2_DIGITS
 
 
 def deletion_name(fragment: int, read_version: int, identity: int, *, bitmap: bool) -> str:

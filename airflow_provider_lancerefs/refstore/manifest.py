@@ -42,8 +42,8 @@ class Feature(IntFlag):
     COVERING_INDICES = 128
 
 
-_KNOWN = sum(Feature)
-_RELOCATABLE = _KNOWN & ~(Feature.OVERLAYS | Feature.COVERING_INDICES)
+_KNOWN = int(sum(Feature))
+_RELOCATABLE = _KNOWN & ~int(Feature.OVERLAYS | Feature.COVERING_INDICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class IndexRef:
 class Fragment:
     """Rows that share a set of data files, less those that a deletion file strikes out.
 
-    `row_ids` are its stable row ids, encoded; it is `plain` unless it has overlays, or keeps its row
-    ids in a file of their own.
+    `row_ids` are its stable row ids, encoded; it is `plain` unless it has overlays, or keeps its
+    row ids in a file of their own.
     """
 
     identity: int
@@ -194,7 +194,7 @@ def parse_manifest(data: bytes, subject: str) -> Manifest:
         },
         fragments=tuple(_fragment(fragment) for fragment in message.fragments),
         indices=tuple(_index(index) for index in section.indices),
-        transaction_file=message.transaction_file,
+        transaction_file=message.transaction_file and _inside(message.transaction_file),
         movable=not any(_FRAGMENT_REUSE in index.details.type_url for index in section.indices),
         inline_transaction=_inline_transaction(data, message, position, subject),
         fields=tuple(_schema_field(one) for one in message.fields),
@@ -203,6 +203,11 @@ def parse_manifest(data: bytes, subject: str) -> Manifest:
         max_fragment_id=message.max_fragment_id,
         next_row_id=message.next_row_id,
     )
+
+
+def check_writable(manifest: Manifest, subject: str) -> None:
+    """Raise FormatError (`unsupported-feature`) for what only a newer writer may commit to."""
+    _check_flags(manifest.writer_flags, _KNOWN, "write", subject)
 
 
 def rewrite_base_paths(
@@ -256,9 +261,7 @@ def _index_section(
     return _parse(pb.IndexSection, body, subject)
 
 
-def _inline_transaction(
-    data: bytes, message: pb.Manifest, position: int, subject: str
-) -> bytes:
+def _inline_transaction(data: bytes, message: pb.Manifest, position: int, subject: str) -> bytes:
     if not message.HasField("transaction_section"):
         return b""
     return _section(data, message.transaction_section, position, subject)[0]
@@ -318,18 +321,30 @@ def _data_file(file: pb.DataFile) -> FileRef:
         tuple(file.column_indices),
         (file.file_major_version, file.file_minor_version),
     )
-    return FileRef(layout.DATA, file.path, _base_id(file), file.file_size_bytes or None, columns)
+    size = file.file_size_bytes or None
+    return FileRef(layout.DATA, _inside(file.path), _base_id(file), size, columns)
+
+
+def _inside(path: str) -> str:
+    """A path that stays in its folder; a manifest may have been written by anybody."""
+    if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
+        raise FormatError(f"A manifest names the file {path[:80]!r}, which is outside its folder.")
+    return path
 
 
 def _index(index: pb.IndexMetadata) -> IndexRef:
-    identity = str(uuid.UUID(bytes=index.uuid.uuid)) if len(index.uuid.uuid) == 16 else ""
+    if len(index.uuid.uuid) != 16:
+        raise FormatError(f"A manifest names the index {index.name[:80]!r} without a valid UUID.")
+    identity = str(uuid.UUID(bytes=index.uuid.uuid))
     base_id = _base_id(index)
     return IndexRef(
         identity=identity,
         name=index.name,
         base_id=base_id,
         files=tuple(
-            FileRef(layout.INDICES, f"{identity}/{file.path}", base_id, file.size_bytes or None)
+            FileRef(
+                layout.INDICES, f"{identity}/{_inside(file.path)}", base_id, file.size_bytes or None
+            )
             for file in index.files
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,9 +15,17 @@ RESERVED_PREFIX = "lancerefs."
 STATE_KEY = "lancerefs.state"
 STATE_SINCE_KEY = "lancerefs.state_since"
 STATE_BEFORE_KEY = "lancerefs.state_before"
+LEASE_OWNER_KEY = "lancerefs.lease_owner"
+LEASE_UNTIL_KEY = "lancerefs.lease_until"
+ENTERED_PUBLISHING_KEY = "lancerefs.entered_publishing"
+PUBLISHED_VERSION_KEY = "lancerefs.published_version"
+PUBLISHED_FROM_KEY = "lancerefs.published_from"
+WRITERS_KEY = "lancerefs.writers"
 WRITE_ID = "writeId"
 PROTECTED_KEY = "lancerefs.protected"
 PIN_KEY = "lancerefs.pin"
+
+_HEX_UUID = re.compile("[0-9a-f]{32}")
 
 Identifier = tuple[tuple[int, str], ...]
 RefKind = Literal["branch", "tag"]
@@ -94,9 +103,14 @@ class Branch:
             return BranchState.OPEN
 
     @property
+    def life(self) -> str:
+        """What tells this life of the name from any other: the last id of its identifier."""
+        return self.identifier[-1][1] if self.identifier else ""
+
+    @property
     def made_here(self) -> bool:
         """Whether this library made the branch, so that its fork carries the identifier."""
-        return STATE_KEY in self.metadata and bool(self.identifier)
+        return STATE_KEY in self.metadata and _HEX_UUID.fullmatch(self.life) is not None
 
     @property
     def state_since(self) -> datetime:
@@ -196,6 +210,56 @@ class Expiry:
     due: bool
     deleted: bool
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where to write new data files of a branch so that publishing them copies nothing.
+
+    Give `uri` to pylance's `write_fragments`, and set `base_id` on the data files it returns before
+    they are committed to the branch.
+    """
+
+    uri: str
+    base_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """What a publish came to: the parent's version, by this call or an earlier one.
+
+    `published` is False where the branch had nothing to publish. `unindexed` counts the new
+    fragments that the parent's indices don't know yet.
+    """
+
+    branch: str
+    branch_version: int
+    parent: str
+    version: int
+    published: bool = True
+    already_published: bool = False
+    files_copied: int = 0
+    bytes_copied: int = 0
+    unindexed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A version of a branch, what made it, and the branch whose publish that was, if it was one.
+
+    `operation` is None where the transaction's file is gone; `step` tells the versions that a
+    publish only prepares with ('anchor', 'fence') from the one that carries its rows.
+    """
+
+    version: Version
+    created_at: datetime
+    rows: int
+    operation: str | None
+    message: str | None = None
+    published_branch: str | None = None
+    published_version: int | None = None
+    step: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_protected(metadata: Mapping[str, str]) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+from unicodedata import category
 from urllib.parse import quote, unquote
 
 from airflow_provider_lancerefs.refstore.errors import InvalidRefNameError
 
 MAIN = "main"
 SUFFIX = ".json"
-LONGEST_FILE_NAME = 255
+LONGEST_NAME = 1024
+LONGEST_FILE_NAME = 216
 LAYOUT_FOLDERS = ("data", "_versions", "_transactions", "_deletions", "_indices")
 _PUNCTUATION = ".-_"
 
@@ -24,8 +27,8 @@ def check_branch_name(name: str) -> str:
         _refuse(name, "branch", "it may not contain '//'")
     if ".." in name or "\\" in name:
         _refuse(name, "branch", "it may not contain '..' or '\\'")
+    _check_characters(name, "branch", also="/")
     for segment in name.split("/"):
-        _check_characters(name, segment, "branch")
         if segment == ".":
             _refuse(name, "branch", "no part of it may be '.' alone")
     if name.endswith(".lock"):
@@ -39,6 +42,7 @@ def check_new_branch_name(name: str) -> str:
     Tools may have made others: they are read, but none is added.
     """
     check_branch_name(name)
+    _check_new_characters(name, "branch", also="/")
     for part in name.split("/")[1:]:
         if part in LAYOUT_FOLDERS:
             _refuse(
@@ -63,7 +67,7 @@ def check_new_tag_name(name: str) -> str:
 def check_tag_name(name: str) -> str:
     """Return `name`, or raise InvalidRefNameError saying which rule it breaks."""
     _check_text(name, "tag")
-    _check_characters(name, name, "tag")
+    _check_characters(name, "tag")
     if name.startswith(".") or name.endswith("."):
         _refuse(name, "tag", "it may not start or end with '.'")
     if name.endswith(".lock"):
@@ -79,10 +83,12 @@ def file_name(name: str) -> str:
 
 
 def name_of_file(file: str) -> str | None:
-    """The ref name that a file of a refs folder stands for, or None for any other file."""
-    if not file.endswith(SUFFIX) or "/" in file:
-        return None
-    return unquote(file.removesuffix(SUFFIX))
+    """The ref name that a file of a refs folder stands for; None for what cannot be one's file.
+
+    Other spellings of a name, and names that lead out of the folder, stand for nothing.
+    """
+    name = unquote(file.removesuffix(SUFFIX))
+    return name if file.endswith(SUFFIX) and file_name(name) == file else None
 
 
 def shown(name: str, longest: int = 80) -> str:
@@ -95,13 +101,36 @@ def _check_text(name: str, kind: str) -> None:
         raise InvalidRefNameError(f"A {kind} name is a string, not {type(name).__name__}.")
     if not name:
         raise InvalidRefNameError(f"A {kind} name may not be empty.")
+    if len(name) > LONGEST_NAME:
+        _refuse(name, kind, f"it has {len(name)} characters, over the {LONGEST_NAME} allowed")
 
 
-def _check_characters(name: str, segment: str, kind: str) -> None:
-    for character in segment:
-        if not (character.isalnum() or character in _PUNCTUATION):
-            also = " (and '/' between parts)" if kind == "branch" else ""
-            _refuse(name, kind, f"{character!r} is not a letter, a digit, '.', '-' or '_'{also}")
+def _check_characters(name: str, kind: str, also: str = "") -> None:
+    """What any tool may have put in a name: pylance takes marks that Python calls no letters."""
+    for character in name:
+        known = character.isalnum() or character in _PUNCTUATION or character in also
+        if not known and not _is_letter_to_others(character):
+            _refuse_character(name, kind, character)
+
+
+def _is_letter_to_others(character: str) -> bool:
+    """Vowel signs and circled letters; not the accents that combine with any letter."""
+    if "\N{CIRCLED LATIN CAPITAL LETTER A}" <= character <= "\N{CIRCLED LATIN SMALL LETTER Z}":
+        return True
+    if character == "\N{COMBINING GREEK YPOGEGRAMMENI}":
+        return True
+    return category(character) in ("Mn", "Mc") and character > "\N{COMBINING LATIN SMALL LETTER X}"
+
+
+def _check_new_characters(name: str, kind: str, also: str = "") -> None:
+    for character in name:
+        if not (character.isalnum() or character in _PUNCTUATION or character in also):
+            _refuse_character(name, kind, character)
+
+
+def _refuse_character(name: str, kind: str, character: str) -> NoReturn:
+    parts = " (and '/' between parts)" if kind == "branch" else ""
+    _refuse(name, kind, f"{character!r} is not a letter, a digit, '.', '-' or '_'{parts}")
 
 
 def _check_length(name: str, kind: str) -> None:
@@ -114,5 +143,5 @@ def _check_length(name: str, kind: str) -> None:
         )
 
 
-def _refuse(name: str, kind: str, rule: str) -> None:
+def _refuse(name: str, kind: str, rule: str) -> NoReturn:
     raise InvalidRefNameError(f"{shown(name)} is not a {kind} name: {rule}.", ref=name[:255])

@@ -1,4 +1,4 @@
-"""What publishing a branch would do, or why it is refused: plain values, for people and programs."""
+"""What publishing a branch would do, or why it is refused: plain values for everybody."""
 
 from __future__ import annotations
 

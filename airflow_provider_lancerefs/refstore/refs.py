@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from airflow_provider_lancerefs.refstore import layout
 from airflow_provider_lancerefs.refstore.codec import (
@@ -19,6 +20,7 @@ from airflow_provider_lancerefs.refstore.errors import (
     ConflictError,
     FormatError,
     InvalidInputError,
+    InvalidRefNameError,
     RefNotFoundError,
 )
 from airflow_provider_lancerefs.refstore.models import (
@@ -29,23 +31,36 @@ from airflow_provider_lancerefs.refstore.models import (
     STATE_KEY,
     STATE_SINCE_KEY,
     WRITE_ID,
+    WRITERS_KEY,
     Branch,
     BranchState,
     BrokenRef,
+    RefKind,
     Tag,
 )
-from airflow_provider_lancerefs.refstore.names import check_branch_name, check_tag_name
+from airflow_provider_lancerefs.refstore.names import (
+    SUFFIX,
+    check_branch_name,
+    check_tag_name,
+    shown,
+)
 from airflow_provider_lancerefs.refstore.storage import Blob, Entry, Storage
 
 _Ref = TypeVar("_Ref", Branch, Tag)
+_NOTHING: Mapping[str, str | None] = MappingProxyType({})
+_SETTABLE = (PROTECTED_KEY, PIN_KEY, WRITERS_KEY)
 
 
 @dataclass(frozen=True, slots=True)
 class RefEntry:
-    """A ref file as a listing shows it, before anything is read."""
+    """A ref file as a listing shows it, before anything is read.
+
+    One that no name leads to is not `sound`: it goes by its file name, and is never opened.
+    """
 
     name: str
     entry: Entry
+    sound: bool = True
 
 
 def find_branch(storage: Storage, name: str) -> Branch | None:
@@ -57,7 +72,7 @@ def find_branch(storage: Storage, name: str) -> Branch | None:
 def read_branch(storage: Storage, name: str) -> Branch:
     branch = find_branch(storage, name)
     if branch is None:
-        raise RefNotFoundError(f"There is no branch {name!r} in {storage.uri}.", ref=name)
+        raise RefNotFoundError(f"There is no branch {shown(name)} in {storage.uri}.", ref=name)
     return branch
 
 
@@ -70,22 +85,23 @@ def find_tag(storage: Storage, name: str) -> Tag | None:
 def read_tag(storage: Storage, name: str) -> Tag:
     tag = find_tag(storage, name)
     if tag is None:
-        raise RefNotFoundError(f"There is no tag {name!r} in {storage.uri}.", ref=name)
+        raise RefNotFoundError(f"There is no tag {shown(name)} in {storage.uri}.", ref=name)
     return tag
 
 
 def list_branches(storage: Storage) -> list[RefEntry]:
-    return _listed(storage.list(layout.BRANCH_REFS))
+    return _listed(layout.BRANCH_REFS, storage, check_branch_name)
 
 
 def list_tags(storage: Storage) -> list[RefEntry]:
-    return _listed(storage.list(layout.TAG_REFS))
+    return _listed(layout.TAG_REFS, storage, check_tag_name)
 
 
 def read_branches(storage: Storage, listed: Iterable[RefEntry]) -> list[Branch | BrokenRef]:
     """The branches of a listing; those deleted since are left out, the unreadable are broken."""
-    paths = {one.entry.path: one.name for one in listed}
-    branches: list[Branch | BrokenRef] = []
+    found = [*listed]
+    paths = {one.entry.path: one.name for one in found if one.sound}
+    branches: list[Branch | BrokenRef] = _unsound("branch", found)
     for path, blob in storage.read_many(paths).items():
         try:
             branches.append(_branch(paths[path], blob))
@@ -96,8 +112,9 @@ def read_branches(storage: Storage, listed: Iterable[RefEntry]) -> list[Branch |
 
 def read_tags(storage: Storage, listed: Iterable[RefEntry]) -> list[Tag | BrokenRef]:
     """The tags of a listing; those deleted since are left out, the unreadable are broken."""
-    paths = {one.entry.path: one.name for one in listed}
-    tags: list[Tag | BrokenRef] = []
+    found = [*listed]
+    paths = {one.entry.path: one.name for one in found if one.sound}
+    tags: list[Tag | BrokenRef] = _unsound("tag", found)
     for path, blob in storage.read_many(paths).items():
         try:
             tags.append(decode_tag(paths[path], blob.data, blob.token))
@@ -128,6 +145,10 @@ def update(storage: Storage, ref: _Ref, **changes: object) -> _Ref:
 
 def set_metadata(storage: Storage, ref: _Ref, metadata: Mapping[str, str | None]) -> _Ref:
     """Set keys of a ref's metadata, or remove those set to None; not of a branch that is going."""
+    if not isinstance(ref, Branch | Tag):
+        raise InvalidInputError(
+            f"Metadata is set on a Branch or Tag, as read, not on {type(ref).__name__}."
+        )
     if isinstance(ref, Branch) and ref.state.ending:
         raise ConflictError(f"The branch {ref.name!r} is being deleted.", ref=ref.name)
     merged = {**ref.metadata, **check_metadata(metadata)}
@@ -140,10 +161,16 @@ def remove(storage: Storage, ref: Branch | Tag) -> None:
     storage.remove(_path(ref), expected=ref.token)
 
 
-def move_state(storage: Storage, branch: Branch, state: BranchState) -> Branch:
-    """Compare-and-swap of a branch's state; a deletion notes what it may have to go back to."""
+def move_state(
+    storage: Storage, branch: Branch, state: BranchState, noted: Mapping[str, str | None] = _NOTHING
+) -> Branch:
+    """Compare-and-swap of a branch's state; a deletion notes what it may have to go back to.
+
+    `noted` are keys of the store's own to set with it, or to remove where they are None.
+    """
     metadata = {
-        **branch.metadata,
+        **{key: value for key, value in branch.metadata.items() if key not in noted},
+        **{key: value for key, value in noted.items() if value is not None},
         STATE_KEY: state.value,
         STATE_SINCE_KEY: now().isoformat(timespec="seconds"),
     }
@@ -161,17 +188,24 @@ def reopen(storage: Storage, branch: Branch) -> Branch:
 
 def check_metadata(metadata: Mapping[str, str | None]) -> dict[str, str | None]:
     """Metadata as a caller may give it: strings, and none of the store's own keys but two."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidInputError(f"Metadata is a map of strings, not {type(metadata).__name__}.")
     for key, value in metadata.items():
-        if not isinstance(key, str) or not key or not (value is None or isinstance(value, str)):
+        if not (_is_text(key) and key and (value is None or _is_text(value))):
             raise InvalidInputError(
                 f"Metadata is a map of strings; {key!r} holds a {type(value).__name__}."
             )
-        if key.startswith(RESERVED_PREFIX) and key not in (PROTECTED_KEY, PIN_KEY):
+        if key.startswith(RESERVED_PREFIX) and key not in _SETTABLE:
             raise InvalidInputError(
                 f"Metadata keys that start with {RESERVED_PREFIX!r} are the store's own; {key!r} "
-                f"cannot be set (only {PROTECTED_KEY!r} can)."
+                f"cannot be set (only {PROTECTED_KEY!r} and {WRITERS_KEY!r} can)."
             )
     return dict(metadata)
+
+
+def _is_text(value: object) -> bool:
+    """A string that can be written, which one with half a surrogate pair cannot."""
+    return isinstance(value, str) and value.encode(errors="replace").decode() == value
 
 
 def _branch(name: str, blob: Blob) -> Branch:
@@ -183,9 +217,27 @@ def _stamped(ref: _Ref) -> _Ref:
     return replace(ref, extra={**ref.extra, WRITE_ID: uuid.uuid4().hex})
 
 
-def _listed(entries: Iterable[Entry]) -> list[RefEntry]:
-    names = ((layout.ref_name(entry.path), entry) for entry in entries)
-    return [RefEntry(name, entry) for name, entry in names if name]
+def _listed(folder: str, storage: Storage, check: Callable[[str], str]) -> list[RefEntry]:
+    files = (entry for entry in storage.list(folder) if entry.path.endswith(SUFFIX))
+    return [_ref_entry(folder, entry, check) for entry in files]
+
+
+def _ref_entry(folder: str, entry: Entry, check: Callable[[str], str]) -> RefEntry:
+    try:
+        name = layout.ref_name(entry.path)
+        if name is not None:
+            return RefEntry(check(name), entry)
+    except InvalidRefNameError:
+        pass
+    return RefEntry(entry.path[len(folder) :], entry, sound=False)
+
+
+def _unsound(kind: RefKind, listed: Iterable[RefEntry]) -> list[Any]:
+    return [
+        BrokenRef(kind, one.name, f"No {kind} name leads to the file {shown(one.name)}: remove it.")
+        for one in listed
+        if not one.sound
+    ]
 
 
 def _path(ref: Branch | Tag) -> str:

@@ -13,7 +13,7 @@ from airflow_provider_lancerefs.refstore.names import (
 )
 
 _GRAMMAR = "write 'main', 'main@3', 'branch:NAME', 'branch:NAME@7' or 'tag:NAME'"
-_LARGEST_VERSION = 2**63
+LARGEST_VERSION = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,6 @@ def _parse_number(text: str, number: str) -> int:
             f"{shown(text)} is not a revision: after '@' comes a version number."
         )
     value = int(number)
-    if not 0 < value < _LARGEST_VERSION:
+    if not 0 < value < LARGEST_VERSION:
         raise InvalidInputError(f"{shown(text)} is not a revision: versions start at 1.")
     return value

@@ -72,6 +72,9 @@ class RowSet:
         return not self.bits & ~other.bits
 
 
+NO_ROWS = RowSet()
+
+
 def decode(data: bytes, path: str) -> RowSet:
     """Read a deletion file by its suffix; raises FormatError where it is not what that says."""
     try:

@@ -102,7 +102,7 @@ class Snapshot:
         return raw, tuple(sorted(self.manifest.schema_metadata.items()))
 
     def deleted(self, fragment: StoredFragment) -> RowSet:
-        """Which rows of a fragment are deleted; raises FormatError where that is not to be known."""
+        """Which rows of a fragment are deleted; raises FormatError where that cannot be read."""
         if fragment.deletion is None:
             return RowSet()
         rows = self.load(fragment.deletion)

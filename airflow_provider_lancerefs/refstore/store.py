@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
@@ -14,24 +14,37 @@ from airflow_provider_lancerefs.refstore import (
     deleting,
     expiring,
     files,
+    history,
+    publishing,
     refs,
     tagging,
     versions,
 )
-from airflow_provider_lancerefs.refstore.dataset import RESIDUE_GRACE, Dataset
+from airflow_provider_lancerefs.refstore.comparing import compare, difference
+from airflow_provider_lancerefs.refstore.dataset import PUBLISH_LEASE, RESIDUE_GRACE, Dataset
+from airflow_provider_lancerefs.refstore.errors import InvalidInputError
 from airflow_provider_lancerefs.refstore.manifest import Manifest
 from airflow_provider_lancerefs.refstore.models import (
     Branch,
     BrokenRef,
     DatasetFile,
     Expiry,
+    LogEntry,
+    PublishResult,
     Report,
     Tag,
     Version,
+    WriteTarget,
 )
+from airflow_provider_lancerefs.refstore.plans import Difference, PublishPlan
 from airflow_provider_lancerefs.refstore.progress import Progress, silent
 from airflow_provider_lancerefs.refstore.revision import Revision
-from airflow_provider_lancerefs.refstore.storage import normalise_uri, open_storage
+from airflow_provider_lancerefs.refstore.snapshot import read_snapshot
+from airflow_provider_lancerefs.refstore.storage import (
+    checked_options,
+    normalise_uri,
+    open_storage,
+)
 
 _Ref = TypeVar("_Ref", Branch, Tag)
 AnyRevision = str | Revision | Version
@@ -53,6 +66,7 @@ class RefStore:
         storage_options: Mapping[str, str] | None = None,
         *,
         grace: timedelta = RESIDUE_GRACE,
+        publish_lease: timedelta = PUBLISH_LEASE,
     ) -> RefStore:
         """A store for the dataset at a local path, `s3://` or `memory://`; contacts nothing yet.
 
@@ -60,10 +74,12 @@ class RefStore:
             uri: The dataset's root.
             storage_options: pylance's own keys, such as `aws_access_key_id` and `aws_endpoint`.
             grace: How old the remains of another life of a branch must be to be reclaimed.
+            publish_lease: How long a publisher that says nothing is taken to be alive.
         """
         root = normalise_uri(uri)
-        options = dict(storage_options or {})
-        return cls(Dataset(open_storage(root, options), options, grace))
+        options = checked_options(storage_options or {})
+        storage = open_storage(root, options)
+        return cls(Dataset(storage, options, grace, publish_lease=publish_lease))
 
     def __repr__(self) -> str:
         return f"RefStore({self.uri!r})"
@@ -82,7 +98,7 @@ class RefStore:
 
     def branch_names(self) -> list[str]:
         """The names alone: one request per thousand."""
-        return sorted(one.name for one in refs.list_branches(self._dataset.storage))
+        return sorted(one.name for one in refs.list_branches(self._dataset.storage) if one.sound)
 
     def branch(self, name: str) -> Branch:
         """One branch; raises RefNotFoundError, or FormatError if its file cannot be read."""
@@ -95,7 +111,7 @@ class RefStore:
 
     def tag_names(self) -> list[str]:
         """The names alone: one request per thousand."""
-        return sorted(one.name for one in refs.list_tags(self._dataset.storage))
+        return sorted(one.name for one in refs.list_tags(self._dataset.storage) if one.sound)
 
     def tag(self, name: str) -> Tag:
         """One tag, in one request; raises RefNotFoundError, or FormatError."""
@@ -129,6 +145,59 @@ class RefStore:
         or being published.
         """
         return deleting.delete_branch(self._dataset, name, missing_ok=missing_ok, force=force)
+
+    def plan_publish(self, branch: str) -> PublishPlan:
+        """What publishing a branch into its parent would do now; writes nothing.
+
+        A refusal is in the plan, as a code and a sentence.
+        """
+        return publishing.plan_publish(self._dataset, branch)
+
+    def publish(
+        self,
+        branch: str,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        require_writers: Iterable[str] = (),
+        optimize_indices: bool = False,
+        progress: Progress = silent,
+    ) -> PublishResult:
+        """Make a branch's changes its parent's, in one commit; a retry returns the first result.
+
+        Args:
+            branch: The branch; its parent is the target.
+            message: A commit message, as pylance keeps them.
+            properties: Noted on the commit.
+            require_writers: Who must have written, by the branch's `lancerefs.writers`.
+            optimize_indices: Bring new fragments into the parent's indices afterwards.
+            progress: Called with what is being done.
+
+        Raises PublishRefusedError with the plan, ConflictError while somebody else publishes or
+        deletes the branch, OutcomeUnknownError where an earlier publish may have landed.
+        """
+        request = publishing.Request(
+            message,
+            publishing.check_properties(properties or {}),
+            tuple(require_writers),
+            optimize_indices,
+            progress,
+        )
+        return publishing.publish(self._dataset, branch, request)
+
+    def diff(self, old: AnyRevision, new: AnyRevision) -> Difference:
+        """What one version has over another: fragments, files, rows and columns."""
+        before, after = (
+            read_snapshot(self._dataset, self.resolve(revision)) for revision in (old, new)
+        )
+        return difference(compare(before, after))
+
+    def write_target(self, branch: str) -> WriteTarget:
+        """Where to write a branch's new data files, so that publishing it copies nothing."""
+        return publishing.write_target(self._dataset, branch)
+
+    def log(self, revision: AnyRevision = "main") -> list[LogEntry]:
+        """The versions up to a revision, newest first: what made them, and which publish."""
+        return history.log(self._dataset, self.resolve(revision))
 
     def create_tag(
         self,
@@ -175,6 +244,10 @@ class RefStore:
         progress: Progress = silent,
     ) -> Version:
         """Copy a version to another place, and re-point the base paths named in `bases`."""
+        if not isinstance(bases or {}, Mapping):
+            raise InvalidInputError(
+                "The bases that move are a map of base paths to their new places."
+            )
         moves = {normalise_uri(old): normalise_uri(new) for old, new in (bases or {}).items()}
         return cloning.relocate(self._dataset, normalise_uri(target_uri), revision, moves, progress)
 

@@ -16,12 +16,18 @@ from airflow_provider_lancerefs.refstore.errors import (
     ConflictError,
     ErrorKind,
     FormatError,
+    InvalidInputError,
     NotFoundError,
     RefNotFoundError,
     RefusedError,
 )
 from airflow_provider_lancerefs.refstore.models import PROTECTED_KEY, Branch, Tag, Version
-from airflow_provider_lancerefs.refstore.names import MAIN, check_new_tag_name, check_tag_name
+from airflow_provider_lancerefs.refstore.names import (
+    MAIN,
+    check_new_tag_name,
+    check_tag_name,
+    shown,
+)
 from airflow_provider_lancerefs.refstore.revision import Revision
 from airflow_provider_lancerefs.refstore.standing import keep_standing
 
@@ -71,6 +77,8 @@ def move_tag(dataset: Dataset, tag: Tag, revision: str | Revision | Version, *, 
 
     Raises ConflictError if it was changed since, RefusedError if it is protected.
     """
+    if not isinstance(tag, Tag):
+        raise InvalidInputError(f"What is moved is a Tag, as read, not {type(tag).__name__}.")
     _check_free(tag, "move", force=force)
     located = versions.locate(dataset.storage, revision)
     target = located.version
@@ -104,7 +112,7 @@ def delete_tag(dataset: Dataset, name: str, *, missing_ok: bool, force: bool) ->
     if tag is None:
         if missing_ok:
             return False
-        raise RefNotFoundError(f"There is no tag {name!r} in {dataset.uri}.", ref=name)
+        raise RefNotFoundError(f"There is no tag {shown(name)} in {dataset.uri}.", ref=name)
     _check_free(tag, "delete", force=force)
     try:
         refs.remove(dataset.storage, tag)
@@ -152,7 +160,8 @@ def _confirm(dataset: Dataset, located: versions.Located) -> None:
     """Look, after the write, that the tag's branch stands and that the version still is of it.
 
     A ref older than the version's manifest was there when that was found; any other may be of a
-    later life of the branch, so the manifest is looked at again.
+    later life of the branch, so the manifest is looked at again. Servers tell whole seconds: a fork
+    of the same second is taken for this life's, whose content it has in any case.
     """
     target, entry = located.version, located.entry
     if target.branch == MAIN:
@@ -161,7 +170,10 @@ def _confirm(dataset: Dataset, located: versions.Located) -> None:
         branch = keep_standing(dataset, target.branch)
     except FormatError:
         return
-    if branch.written is not None and branch.written < entry.modified:
+    is_fork = target.number == branch.parent_version
+    if branch.written is not None and (
+        branch.written < entry.modified or (is_fork and branch.written == entry.modified)
+    ):
         return
     again = versions.find_manifest(dataset.storage, target.branch, target.number)
     if again is None or again.token != entry.token:

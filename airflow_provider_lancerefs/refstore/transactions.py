@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
@@ -18,7 +18,7 @@ from airflow_provider_lancerefs.refstore.storage import Storage
 class Transaction:
     """One commit: what it did, on which version, and what its maker noted on it.
 
-    `operation` is the format's own name, such as 'append', or 'unknown' for one it has since gained.
+    `operation` is the format's own name, such as 'append', or 'unknown' for a newer one.
     """
 
     operation: str
@@ -36,6 +36,22 @@ def read_transaction(storage: Storage, branch: str, manifest: Manifest) -> Trans
     path = transaction_path(branch, manifest.transaction_file)
     blob = storage.read(path)
     return decode(blob.data, path) if blob else None
+
+
+def read_transactions(
+    storage: Storage, branch: str, manifests: Iterable[Manifest]
+) -> dict[int, Transaction]:
+    """The transactions of many versions at once, by version; those that are gone are left out."""
+    found, paths = {}, {}
+    for manifest in manifests:
+        if manifest.inline_transaction:
+            subject = f"{branch}@{manifest.version}"
+            found[manifest.version] = decode(manifest.inline_transaction, subject)
+        elif manifest.transaction_file:
+            paths[transaction_path(branch, manifest.transaction_file)] = manifest.version
+    for path, blob in storage.read_many(paths).items():
+        found[paths[path]] = decode(blob.data, path)
+    return found
 
 
 def transaction_path(branch: str, file: str) -> str:

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from airflow_provider_lancerefs.refstore import layout
 from airflow_provider_lancerefs.refstore.errors import (
     DatasetNotFoundError,
+    InvalidInputError,
     RefNotFoundError,
     VersionNotFoundError,
 )
 from airflow_provider_lancerefs.refstore.manifest import Manifest, parse_manifest
 from airflow_provider_lancerefs.refstore.models import Version
-from airflow_provider_lancerefs.refstore.names import MAIN
+from airflow_provider_lancerefs.refstore.names import MAIN, check_branch_name, shown
 from airflow_provider_lancerefs.refstore.refs import read_tag
-from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
+from airflow_provider_lancerefs.refstore.revision import (
+    LARGEST_VERSION,
+    Revision,
+    parse_revision,
+)
 from airflow_provider_lancerefs.refstore.storage import Blob, Entry, Storage
 
 
@@ -32,9 +37,9 @@ def resolve(storage: Storage, revision: str | Revision | Version) -> Version:
 
     One request, or two for an old version in V1 naming. Raises the NotFoundError that fits.
     """
-    if isinstance(revision, Version):
-        return revision
-    wanted = parse_revision(revision) if isinstance(revision, str) else revision
+    wanted = _checked(revision)
+    if isinstance(wanted, Version):
+        return wanted
     if wanted.tag is not None:
         return read_tag(storage, wanted.tag).target
     return locate(storage, wanted).version
@@ -42,12 +47,24 @@ def resolve(storage: Storage, revision: str | Revision | Version) -> Version:
 
 def locate(storage: Storage, revision: str | Revision | Version) -> Located:
     """As `resolve`, and that the manifest is there, whoever names it."""
-    if isinstance(revision, str):
-        revision = parse_revision(revision)
-    if isinstance(revision, Revision) and revision.tag is not None:
-        revision = read_tag(storage, revision.tag).target
-    branch = revision.branch or MAIN
-    return _exact(storage, branch, revision.number) if revision.number else _head(storage, branch)
+    wanted = _checked(revision)
+    if isinstance(wanted, Revision) and wanted.tag is not None:
+        wanted = read_tag(storage, wanted.tag).target
+    branch = wanted.branch or MAIN
+    if wanted.number is None:
+        return _head(storage, branch)
+    return _exact(storage, branch, wanted.number)
+
+
+def _checked(revision: str | Revision | Version) -> Revision | Version:
+    """A revision that a person wrote or a program built, its names by the rules."""
+    if not isinstance(revision, Revision | Version):
+        return parse_revision(revision)
+    if revision.branch not in (None, MAIN):
+        check_branch_name(revision.branch)
+    if revision.number is not None and not 0 < revision.number < LARGEST_VERSION:
+        raise InvalidInputError(f"{revision.number!r} is no version: they start at 1.")
+    return revision
 
 
 def head(storage: Storage, branch: str) -> Version:
@@ -60,7 +77,7 @@ def _head(storage: Storage, branch: str) -> Located:
     if found is None:
         if branch == MAIN:
             raise DatasetNotFoundError(f"There is no Lance dataset at {storage.uri}.")
-        raise RefNotFoundError(f"There is no branch {branch!r} in {storage.uri}.", ref=branch)
+        raise RefNotFoundError(f"There is no branch {shown(branch)} in {storage.uri}.", ref=branch)
     return found
 
 

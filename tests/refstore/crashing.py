@@ -55,6 +55,7 @@ REPOSITORY = Path(__file__).parents[2]
 NO_TIME = timedelta(0)
 SECONDS = 120
 MOST_POINTS = 1000
+LONGEST = 300
 
 
 def elsewhere(dataset: Dataset) -> str:
@@ -196,8 +197,9 @@ def crash_everywhere(world: World, call: str, checks: Sequence[Check]) -> Outcom
             try:
                 check(world.dataset)
             except Exception as error:  # whatever it is, the next write is tried as well
-                what = f"killed at {number}" if killed else "not killed"
-                outcome.failures.append(f"{call}, {what}, {check.__name__}: {error!r}")
+                when = f"killed at {number}" if killed else "not killed"
+                said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
+                outcome.failures.append(f"{when}, {check.__name__}: {said}")
         if not killed:
             return outcome
     raise RuntimeError(f"{call!r} does not come to an end.")

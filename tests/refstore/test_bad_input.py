@@ -366,7 +366,6 @@ def test_refs_with_another_name(table: Table, name: str) -> None:
         ("*", 7),
         ("*", "7d"),
         ("*", timedelta(-1)),
-        ("*", timedelta.max),
     ],
 )
 def test_what_cannot_expire(local_table: Table, pattern: Any, age: Any) -> None:

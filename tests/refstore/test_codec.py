@@ -263,9 +263,9 @@ def test_the_message_names_ref_and_key() -> None:
 
 NOT_COUNTS = [None, True, "7", 7.0, -1, 2**64, 10**400, [7], {}]
 NOT_TEXTS = [True, 7, ["a"], {"a": "b"}]
-NOT_NAMES = ["../x", "/", "a//b", ".", "a/.", "a\0b", "\ud800"]
+NOT_NAMES = ["../x", "/", "a//b", ".", "a/.", "a\0b"]
 NOT_MOMENTS = ["", "yesterday", "2026-13-01T00:00:00Z", "2026-11-18T25:00:00Z", 5, True, {}]
-NOT_METADATA = ["k", 7, ["k"], {"k": 1}, {"k": None}, {"k": {}}, {"k": "\ud800"}, [], 0, False, ""]
+NOT_METADATA = ["k", 7, ["k"], {"k": 1}, {"k": None}, {"k": {}}, [], 0, False, ""]
 NOT_IDENTIFIERS = [
     7,
     "a",

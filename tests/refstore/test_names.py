@@ -63,8 +63,8 @@ NOT_BRANCHES = {
 }
 NOT_NEW_BRANCHES = {
     **NOT_BRANCHES,
-    "a" * 251: "its file name has 256 characters, over the 255 allowed",
-    "é" * 42: "its file name has 257 characters, over the 255 allowed",
+    "a" * 251: "its file name has 256 characters, over the 216 allowed",
+    "é" * 42: "its file name has 257 characters, over the 216 allowed",
     **{
         f"a/{folder}": f"with a part '{folder}' after the first, its folder would be one in which "
         "another branch keeps its files"
@@ -107,7 +107,7 @@ NOT_TAGS = {
 }
 NOT_NEW_TAGS = {
     **NOT_TAGS,
-    "a" * 251: "its file name has 256 characters, over the 255 allowed",
+    "a" * 251: "its file name has 256 characters, over the 216 allowed",
     "é": "pylance cannot list tags once one has a letter that is not ASCII",
 }
 TAGS = ["v1.0.0", "production", "main", "latest", "-a_", "a.lock.b", "a" * 211]

@@ -40,7 +40,7 @@ from airflow_provider_lancerefs.refstore import (
 )
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import open_storage
-from tests.refstore.faults import Crash, CrashingDataset, Fuse, Mode
+from tests.refstore.faults import Crash, CrashingDataset, Fuse, Mode, Suspended
 from tests.refstore.model import (
     MAIN,
     PIN,
@@ -370,8 +370,12 @@ class OneDataset(RuleBasedStateMachine):
             if not self._half_gone(finding.code, finding.subject)
         }
         assert must <= found <= must | may, (must, may, found)
-        if not any(code == "lost-parent" for code, _ in must):
-            assert all(one.code in CODES_OF_HALF_GONE for one in self.store.check().findings)
+        ageless = {one for one in must if one[0] in ("lost-parent", "wrong-head")}
+        assert ageless == {
+            (one.code, one.subject)
+            for one in self.store.check().findings
+            if not self._half_gone(one.code, one.subject)
+        }
 
     def _half_gone(self, code: str, about: str) -> bool:
         """Whether a finding is about files that are going, or that residue never had."""
@@ -409,8 +413,8 @@ class OneDataset(RuleBasedStateMachine):
         protected = [f"tag {name}" for name, tag in self.truth.tags.items() if tag.protected]
         spoilt = [f"branch {name}" for name in self.truth.residue]
         for finding in left:
-            beyond = {"dangling-tag": protected, "wrong-head": spoilt}
-            assert finding.subject in beyond.get(finding.code, []), finding
+            beyond = {"dangling-tag": protected, "wrong-head": spoilt}.get(finding.code, [])
+            assert finding.subject in beyond or self._half_gone(finding.code, finding.subject)
 
     def adopt(self, allowed: Mapping[str, set[Face | None]], call: Call) -> None:
         """Believe what a call left, if it may have."""
@@ -724,17 +728,14 @@ class Alone(OneDataset):
             for name, one in self.truth.branches.items()
             if one.state is State.OPEN and not self.truth.needing(name)
         ]
-        nested = [name for name in free if not self.nests(name)]
-        if not nested:
+        if not free:
             return
-        name = data.draw(st.sampled_from(sorted(nested)), "name")
+        name = data.draw(st.sampled_from(sorted(free)), "name")
         self.place.open().branches.delete(name)
         del self.truth.branches[name]
-        self.truth.residue.pop(name, None)
         self.look_at_residue()
-
-    def nests(self, name: str) -> bool:
-        return any(tree.startswith(f"{name}/") for tree in self.disk.trees())
+        if name in self.disk.trees():
+            self.spoil(name)
 
     @rule()
     def pylance_cleans_up_main(self) -> None:
@@ -873,3 +874,97 @@ SESSION = settings(
 )
 TestAlone = Alone.TestCase
 TestAlone.settings = SESSION
+
+
+# What the machine found. Each is marked until it is mended; then the machine no longer has to go
+# round it (see `strips_foreign`, `spoils`, `repair` and `repaired`).
+
+
+def hasty(place: Place) -> Dataset:
+    """The dataset to one for whom no time has to pass."""
+    return Dataset(open_storage(place.uri), grace=NOW, creation_lease=NOW)
+
+
+def leave_residue(place: Place, name: str) -> None:
+    """Write through a handle that is older than the branch's deletion."""
+    store = place.store()
+    store.create_branch(name)
+    place.branch(name).append(7)
+    handle = place.branch(name).open()
+    store.delete_branch(name)
+    lance.write_dataset(pa.table({"n": pa.array([99], pa.int64())}), handle, mode="append")
+
+
+def files_below_tree(place: Place) -> list[str]:
+    return [path for path in Disk(place.uri).files() if path.startswith("tree/")]
+
+
+@pytest.mark.xfail(strict=True, reason="the branch then counts as made here, without its fork")
+def test_a_refused_deletion_leaves_another_tools_branch_whole(local_place: Place) -> None:
+    """pylance's branch, once marked and opened again, is still the branch that a create finds."""
+    local_place.create((1, 2, 3)).open().create_branch("a")
+    local_place.branch("a").append(7)
+    store = RefStore(hasty(local_place))
+    store.create_tag("t", "branch:a")
+    with pytest.raises(RefusedError):
+        store.delete_branch("a")
+    store.create_branch("a")
+
+    assert local_place.branch("a").values() == [1, 2, 3, 7]
+    assert store.check().findings == ()
+
+
+@pytest.mark.xfail(strict=True, reason="later versions count as what followed a cleaned-up fork")
+def test_a_retry_does_not_take_residue_for_its_fork(local_place: Place) -> None:
+    """A create that died over the remains of another life is not completed by those remains."""
+    leave_residue(local_place.create((1, 2, 3)), "a")
+    store = local_place.store()
+    with pytest.raises(Crash):
+        RefStore(CrashingDataset.over(store._dataset, Fuse(1))).create_branch("a")
+    with contextlib.suppress(ConflictError):
+        store.create_branch("a")
+        assert local_place.branch("a").values() == [1, 2, 3]
+
+
+@pytest.mark.xfail(strict=True, reason="what has lost its manifests has no owner")
+def test_a_repair_that_died_is_finished_by_the_next(local_place: Place) -> None:
+    """However far fsck came in removing a folder without a ref, the next run removes the rest."""
+    leave_residue(local_place.create((1, 2, 3)), "a")
+    for death in range(1, 5):
+        with contextlib.suppress(Crash):
+            dataset = CrashingDataset.over(hasty(local_place), Fuse(death))
+            RefStore(dataset).check(repair=True)
+    RefStore(hasty(local_place)).check(repair=True)
+
+    assert files_below_tree(local_place) == []
+
+
+@pytest.mark.xfail(strict=True, reason="it reads again what it has just removed, and gives up")
+def test_one_repair_removes_every_folder_without_a_ref(local_place: Place) -> None:
+    """The second run of fsck finds nothing, however many folders the first had to remove."""
+    local_place.create((1, 2, 3))
+    for name in ("a", "b"):
+        leave_residue(local_place, name)
+    store = RefStore(hasty(local_place))
+    store.check(repair=True)
+
+    assert store.check().findings == ()
+    assert files_below_tree(local_place) == []
+
+
+@pytest.mark.xfail(strict=True, reason="pylance's version hint is left behind")
+def test_a_create_that_lost_its_name_leaves_nothing(local_place: Place) -> None:
+    """Who finds, after the clone, that the ref was deleted takes every file of it away."""
+    local_place.create((1, 2, 3))
+    creator = Suspended(
+        open_storage(local_place.uri),
+        lambda storage: RefStore(Dataset(storage, creation_lease=NOW)).create_branch("a"),
+    )
+    store = RefStore(hasty(local_place))
+    while store.branch_names() == []:
+        creator.advance()
+    store.delete_branch("a")
+    creator.finish()
+
+    assert isinstance(creator.failure, ConflictError)
+    assert files_below_tree(local_place) == []

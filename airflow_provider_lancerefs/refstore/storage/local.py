@@ -30,6 +30,7 @@ from airflow_provider_lancerefs.refstore.errors import (
 from airflow_provider_lancerefs.refstore.storage.base import Blob, Entry, Storage
 
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 
@@ -57,7 +58,7 @@ class LocalStorage:
             with _translated(path), (self._root / path).open("rb") as file:
                 data = file.read()
                 modified = _modified(os.fstat(file.fileno()))
-        except FileNotFoundError:
+        except _ABSENT:
             return None
         return Blob(data, _content_token(data), modified)
 
@@ -82,6 +83,8 @@ class LocalStorage:
         return Blob(data, _content_token(data))
 
     def replace(self, path: str, data: bytes, *, expected: str) -> Blob:
+        if self.read(path) is None:
+            self._compare(path, expected)
         with _translated(path, missing_is_failure=True), self._lock(), self._scratch() as scratch:
             self._compare(path, expected)
             scratch.write_bytes(data)
@@ -96,8 +99,11 @@ class LocalStorage:
             self._unlink(path)
 
     def list(self, prefix: str, *, limit: int | None = None) -> Sequence[Entry]:
-        with _translated(prefix):
-            paths = sorted(self._below(prefix))
+        try:
+            with _translated(prefix):
+                paths = sorted(self._below(prefix))
+        except _ABSENT:
+            return []
         entries = (self._entry(path) for path in paths)
         found = (entry for entry in entries if entry is not None)
         return [entry for entry, _ in zip(found, range(limit), strict=False)] if limit else [*found]
@@ -130,7 +136,7 @@ class LocalStorage:
             folder = folders.pop()
             try:
                 children = list(os.scandir(self._root / folder))
-            except (FileNotFoundError, NotADirectoryError):
+            except _ABSENT:
                 continue
             for child in children:
                 path = f"{folder}/{child.name}" if folder else child.name
@@ -142,8 +148,9 @@ class LocalStorage:
 
     def _entry(self, path: str) -> Entry | None:
         try:
-            status = (self._root / path).stat()
-        except (FileNotFoundError, NotADirectoryError):
+            with _translated(path):
+                status = (self._root / path).stat()
+        except _ABSENT:
             return None
         token = f"stat:{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
         return Entry(path, status.st_size, _modified(status), token)
@@ -225,11 +232,11 @@ def _translated(path: str, *, missing_is_failure: bool = False) -> Iterator[None
     """The operating system's errors as ours; a missing file stays what it is, for reads."""
     try:
         yield
-    except FileNotFoundError as error:
-        if not missing_is_failure:
-            raise
-        raise StorageError(f"{path} is missing.", ref=path) from error
     except OSError as error:
+        if isinstance(error, _ABSENT) or error.errno == errno.ENAMETOOLONG:
+            if not missing_is_failure:
+                raise FileNotFoundError(path) from error
+            raise StorageError(f"{path} is missing.", ref=path) from error
         denied = error.errno in _DENIED
         raise StorageError(
             f"{'Access denied' if denied else 'The disk failed'} at {path}: {error.strerror}.",

@@ -11,12 +11,14 @@ import contextlib
 import shutil
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, BinaryIO, TypeVar
 
 import aiohttp
 import s3fs
+from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.utils import parse_timestamp
 from fsspec.asyn import sync
 
 from airflow_provider_lancerefs.refstore import layout
@@ -34,7 +36,15 @@ from airflow_provider_lancerefs.refstore.storage.base import Blob, Entry, Storag
 from airflow_provider_lancerefs.refstore.storage.options import s3fs_arguments
 
 _Result = TypeVar("_Result")
-_FAILURES = (OSError, BotoCoreError, ClientError, aiohttp.ClientError, asyncio.TimeoutError)
+_NOT_S3 = (KeyError, RecursionError)  # what the SDK trips over in a reply that is none of S3's
+_FAILURES = (
+    OSError,
+    BotoCoreError,
+    ClientError,
+    aiohttp.ClientError,
+    asyncio.TimeoutError,
+    *_NOT_S3,
+)
 _MISSING = {"NoSuchKey", "404", "NotFound"}
 _PRECONDITION = {"PreconditionFailed", "412"}
 _BUSY = {"ConditionalRequestConflict", "OperationAborted", "409"}
@@ -73,7 +83,7 @@ class S3Storage:
 
     @cached_property
     def _fs(self) -> Any:
-        filesystem = s3fs.S3FileSystem(**s3fs_arguments(self._options))
+        filesystem = s3fs.S3FileSystem(session=_session(), **s3fs_arguments(self._options))
         filesystem.retries = 2
         return filesystem
 
@@ -101,7 +111,7 @@ class S3Storage:
             raise ConflictError(f"{path} changed since it was read: read it again.", ref=path)
 
     def list(self, prefix: str, *, limit: int | None = None) -> Sequence[Entry]:
-        with _translated(prefix):
+        with _translated(self._where(prefix)):
             return self._run(self._list(prefix, limit))
 
     def delete_many(self, entries: Iterable[Entry]) -> None:
@@ -113,20 +123,26 @@ class S3Storage:
 
     def copy(self, path: str, target: Storage, target_path: str) -> None:
         if isinstance(target, S3Storage) and target._options == self._options:
-            with _translated(path):
+            with _translated(self._where(path)):
                 self._run(self._copy(path, target, target_path))
             return
         with self.open_input(path) as stream:
             target.upload(target_path, stream)
 
     def open_input(self, path: str) -> BinaryIO:
-        with _translated(path):
+        with _translated(self._where(path)):
             stream: BinaryIO = self._fs.open(f"{self._bucket}/{self._key(path)}", "rb")
         return stream
 
     def upload(self, path: str, stream: BinaryIO) -> None:
-        with _translated(path), self._fs.open(f"{self._bucket}/{self._key(path)}", "wb") as file:
+        with (
+            _translated(self._where(path)),
+            self._fs.open(f"{self._bucket}/{self._key(path)}", "wb") as file,
+        ):
             shutil.copyfileobj(stream, file, 1 << 20)
+
+    def _where(self, path: str) -> str:
+        return f"{self.uri}/{path}"
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{path}" if self._prefix else path
@@ -145,7 +161,7 @@ class S3Storage:
         return call
 
     async def _read(self, path: str) -> Blob | None:
-        with _translated(path):
+        with _translated(self._where(path)):
             try:
                 reply = await self._call("get_object", path)
                 async with reply["Body"] as body:
@@ -201,13 +217,13 @@ class S3Storage:
     def _delete(self, page: Sequence[Entry]) -> None:
         objects = [{"Key": self._key(entry.path), "ETag": entry.token} for entry in page]
         delete = {"Objects": objects, "Quiet": True}
-        with _translated(page[0].path):
+        with _translated(self._where(page[0].path)):
             reply = self._run(
                 self._fs._call_s3("delete_objects", Bucket=self._bucket, Delete=delete)
             )
         for failure in reply.get("Errors", ()):
             if failure.get("Code") not in _PRECONDITION | _MISSING:
-                raise _error(failure.get("Code", ""), failure.get("Key", ""), None)
+                raise _error(failure.get("Code"), f"s3://{self._bucket}/{failure.get('Key')}", None)
 
     def _put(self, path: str, data: bytes, **condition: str) -> Blob:
         """One conditional write; a refusal or a lost reply is settled by reading back."""
@@ -226,15 +242,17 @@ class S3Storage:
     def _settle(self, path: str, data: bytes, code: str | None, error: BaseException) -> Blob:
         """What became of a write that was not answered with success."""
         if code in _DENIED | _NOT_OFFERED | _NO_BUCKET:
-            raise _error(code, path, error) from error
+            raise _error(code, self._where(path), error) from error
         try:
             now = self.read(path)
+        except DatasetNotFoundError:
+            raise
         except LanceRefsError as unreadable:
-            raise _unknown(path) from unreadable
+            raise _unknown(self._where(path)) from unreadable
         if now is not None and now.data == data:
             return now
         if code not in _PRECONDITION | _BUSY | _MISSING:
-            raise _unknown(path) from error
+            raise _unknown(self._where(path)) from error
         raise ConflictError(
             f"{path} {'changed' if now else 'was deleted'} since it was read: read it again.",
             ref=path,
@@ -242,7 +260,7 @@ class S3Storage:
 
     def _code_of(self, call: Awaitable[object], path: str) -> str | None:
         """Run a call; the code of a refused or missing precondition, None for success."""
-        with _translated(path):
+        with _translated(self._where(path)):
             try:
                 self._run(call)
             except _FAILURES as error:
@@ -295,6 +313,23 @@ class S3Storage:
         return str(client.meta.endpoint_url)
 
 
+@cache
+def _session() -> AioSession:
+    """A session that reads times with the standard library: half the work of reading a listing."""
+    session = AioSession()
+    parsers = session.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=_moment)
+    return session
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        moment: datetime = parse_timestamp(text)
+        return moment
+
+
 @contextlib.contextmanager
 def _translated(path: str) -> Iterator[None]:
     """Whatever the SDK raises, as one of ours."""
@@ -323,6 +358,8 @@ def _error(code: str | None, path: str, cause: BaseException | None) -> LanceRef
         )
     if code in _NO_BUCKET:
         return DatasetNotFoundError(f"The bucket of {path} does not exist.", ref=path)
+    if isinstance(cause, _NOT_S3):
+        return StorageError(f"What answered at {path} does not speak S3.", ref=path)
     said = code or (type(cause).__name__ if cause else "no answer")
     return StorageError(f"S3 failed at {path} ({said}): try again.", ref=path)
 

@@ -1,0 +1,313 @@
+"""Publishing a branch into its parent, so that it happens once and whole, or not at all.
+
+Take the lease, look for an earlier publish, compare the three snapshots, bring the files along,
+commit an empty anchor and then the change itself, look whether the files still stand, and note the
+version on the ref. See docs/decisions/0005-publish.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from airflow_provider_lancerefs.refstore import (
+    carrying,
+    committing,
+    layout,
+    publications,
+    refs,
+    versions,
+)
+from airflow_provider_lancerefs.refstore.attempting import attempt
+from airflow_provider_lancerefs.refstore.comparing import ThreeWay, compare
+from airflow_provider_lancerefs.refstore.dataset import Dataset
+from airflow_provider_lancerefs.refstore.errors import (
+    FormatError,
+    InvalidInputError,
+    LanceRefsError,
+    NotFoundError,
+    OutcomeUnknownError,
+    PublishRefusedError,
+    UnsupportedStoreError,
+)
+from airflow_provider_lancerefs.refstore.history import Parent
+from airflow_provider_lancerefs.refstore.leases import Lease
+from airflow_provider_lancerefs.refstore.models import (
+    WRITERS_KEY,
+    Branch,
+    PublishResult,
+    Version,
+    WriteTarget,
+)
+from airflow_provider_lancerefs.refstore.planning import Draft, plan
+from airflow_provider_lancerefs.refstore.plans import (
+    PublishPlan,
+    Refusal,
+    RefusalCode,
+)
+from airflow_provider_lancerefs.refstore.progress import Progress, silent
+from airflow_provider_lancerefs.refstore.publications import Look, Publication
+from airflow_provider_lancerefs.refstore.snapshot import Snapshot, read_snapshot
+
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller asks of a publish besides the branch."""
+
+    message: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    require_writers: tuple[str, ...] = ()
+    optimize_indices: bool = False
+    progress: Progress = silent
+
+    @property
+    def noted(self) -> Mapping[str, str]:
+        """What the commit says besides whose it is."""
+        message = {publications.MESSAGE_KEY: self.message} if self.message else {}
+        return {**message, **self.properties}
+
+
+def plan_publish(dataset: Dataset, name: str) -> PublishPlan:
+    """What publishing the branch would do now. Writes nothing, and takes no lease."""
+    branch = refs.read_branch(dataset.storage, name)
+    earlier = publications.recorded(branch)
+    if earlier is not None:
+        return _recorded(dataset, branch, earlier)
+    return _judged(dataset, branch)[0]
+
+
+def publish(dataset: Dataset, name: str, request: Request) -> PublishResult:
+    """Publish, or return what an earlier publish of the same version came to.
+
+    Raises PublishRefusedError with the plan, leaving both sides as they were; ConflictError while
+    somebody else publishes or deletes the branch; OutcomeUnknownError where it cannot be told
+    whether an earlier publish landed.
+    """
+    _check_reachable(dataset)
+    branch = refs.read_branch(dataset.storage, name)
+    earlier = publications.recorded(branch)
+    if earlier is not None:
+        return _earlier(dataset, branch, earlier)
+    _check_writers(dataset, branch, request)
+    lease = Lease(dataset, branch)
+    try:
+        result = _publish_held(dataset, lease, request)
+    except OutcomeUnknownError:
+        raise
+    except LanceRefsError:
+        with contextlib.suppress(LanceRefsError):
+            lease.give_back()
+        raise
+    if request.optimize_indices and result.unindexed:
+        committing.optimize_indices(dataset, result.parent)
+        return replace(result, unindexed=0)
+    return result
+
+
+def _publish_held(
+    dataset: Dataset, lease: Lease, request: Request, tries: int = _TRIES
+) -> PublishResult:
+    request.progress("comparing the branch with its parent")
+    said, draft, seen = _judged(dataset, lease.branch)
+    if said.published is None and lease.taken_over:
+        publications.check_known(lease.branch, seen)
+    if said.refusal is not None:
+        raise PublishRefusedError.of(said)
+    if seen.found is not None or said.published is not None:
+        return _finish_found(dataset, lease, said, seen.found)
+    if draft is None:
+        lease.give_back()
+        return _result(said, said.parent_version, published=False)
+    landed = attempt(dataset, lease, said, draft, request.noted, request.progress)
+    if landed is not None:
+        lease.record(landed)
+        return _landed(said, draft, landed)
+    if tries == 1:
+        raise PublishRefusedError.of(_too_busy(said))
+    return _publish_held(dataset, lease, request, tries - 1)
+
+
+def _too_busy(said: PublishPlan) -> PublishPlan:
+    return _with(
+        said,
+        RefusalCode.PARENT_TOO_BUSY,
+        f"{said.parent} was written to during each of {_TRIES} attempts: try again later.",
+    )
+
+
+def _judged(dataset: Dataset, branch: Branch) -> tuple[PublishPlan, Draft | None, Look]:
+    """The plan as things stand, the draft of the commit if there is one to make, and the look.
+
+    The parent's head is read before the look: what a twin commits in between is then seen by it,
+    and what it commits afterwards is not taken for the parent's own.
+    """
+    ours = publications.head_snapshot(dataset, branch.name)
+    theirs = publications.head_snapshot(dataset, branch.parent)
+    seen = publications.look(dataset, branch)
+    return *_plan(dataset, branch, ours, theirs, seen), seen
+
+
+def _plan(
+    dataset: Dataset, branch: Branch, ours: Snapshot, theirs: Snapshot, seen: Look
+) -> tuple[PublishPlan, Draft | None]:
+    said = PublishPlan(branch.name, ours.version.number, branch.parent, theirs.version.number)
+    if seen.found is not None:
+        return _published(said, seen.found), None
+    fork = publications.fork_snapshot(dataset, branch)
+    if fork is None:
+        return _with(said, RefusalCode.FORK_GONE, _fork_gone(branch)), None
+    if not seen.complete and publications.shows_files(ours, fork, theirs):
+        return replace(said, published=theirs.version.number), None
+    try:
+        both = _three_way(dataset, fork, ours, theirs)
+    except FormatError as error:
+        gone = error.ref in {one.deletion for one in fork.fragments.values()}
+        code = RefusalCode.FORK_GONE if gone else RefusalCode.MISSING_FILE
+        return _with(said, code, str(error)), None
+    return plan(both, dataset.uri, lambda uris: carrying.sizes_of(dataset, uris))
+
+
+def _three_way(dataset: Dataset, fork: Snapshot, ours: Snapshot, theirs: Snapshot) -> ThreeWay:
+    parent = Parent(dataset, fork.version.number, theirs.version, fork)
+    return ThreeWay(
+        branch=compare(fork, ours),
+        parent=compare(fork, theirs),
+        blame=parent.blame,
+        operations=cache(parent.operations),
+    )
+
+
+def _published(said: PublishPlan, found: Publication) -> PublishPlan:
+    if found.branch_version == said.branch_version:
+        return replace(said, published=found.version)
+    return replace(
+        _with(
+            said,
+            RefusalCode.ALREADY_PUBLISHED,
+            f"{said.branch}@{found.branch_version} was published as {said.parent}@{found.version}; "
+            f"what came after it, up to {said.branch_version}, needs a new branch.",
+        ),
+        published=found.version,
+    )
+
+
+def _recorded(dataset: Dataset, branch: Branch, earlier: Publication) -> PublishPlan:
+    """What the ref records; a branch that went on since then is refused."""
+    ours = versions.head(dataset.storage, branch.name).number
+    said = PublishPlan(branch.name, ours, branch.parent, earlier.version)
+    return _published(said, earlier)
+
+
+def _earlier(dataset: Dataset, branch: Branch, earlier: Publication) -> PublishResult:
+    said = _recorded(dataset, branch, earlier)
+    if said.refusal is not None:
+        raise PublishRefusedError.of(said)
+    return _result(said, earlier.version, already_published=True)
+
+
+def _finish_found(
+    dataset: Dataset, lease: Lease, said: PublishPlan, found: Publication | None
+) -> PublishResult:
+    """What an earlier call committed, whose end it may not have lived to see."""
+    version = said.published or said.parent_version
+    if found is not None:
+        _heal(dataset, lease.branch, found)
+    lease.record(found or Publication(version, said.branch_version, ""))
+    return _result(said, version, already_published=True)
+
+
+def _heal(dataset: Dataset, branch: Branch, found: Publication) -> None:
+    with contextlib.suppress(NotFoundError):
+        there = read_snapshot(dataset, Version(branch.parent, found.version, 0))
+        uris = {uri for fragment in there.fragments.values() for uri in fragment.uris}
+        home = dataset.at(layout.branch_root(branch.name))
+        carrying.heal(dataset, home, uris, found.attempt)
+
+
+def _check_writers(dataset: Dataset, branch: Branch, request: Request) -> None:
+    missing = sorted({*request.require_writers} - writers_of(branch))
+    if missing:
+        ours = versions.head(dataset.storage, branch.name).number
+        theirs = versions.head(dataset.storage, branch.parent).number
+        said = PublishPlan(branch.name, ours, branch.parent, theirs)
+        reason = f"{', '.join(missing)} did not write to the branch {branch.name!r} yet."
+        raise PublishRefusedError.of(_with(said, RefusalCode.WRITERS_MISSING, reason))
+
+
+def write_target(dataset: Dataset, name: str) -> WriteTarget:
+    """The dataset's root, and what the branch's manifest calls it."""
+    ours = publications.head_snapshot(dataset, name)
+    for number, base, is_dataset_root in ours.bases:
+        if number is not None and is_dataset_root and base == dataset.uri:
+            return WriteTarget(dataset.uri, number)
+    raise FormatError(
+        f"{ours.version} has no base path for the dataset's root: write into the branch's folder.",
+        ref=name,
+    )
+
+
+def writers_of(branch: Branch) -> set[str]:
+    """Who wrote to a branch, by its metadata: a JSON list, or names between commas."""
+    said = branch.metadata.get(WRITERS_KEY, "")
+    try:
+        listed = json.loads(said)
+    except ValueError:
+        listed = said.split(",")
+    names: Iterable[object] = listed if isinstance(listed, list) else said.split(",")
+    return {str(name).strip() for name in names if str(name).strip()}
+
+
+def _check_reachable(dataset: Dataset) -> None:
+    if dataset.uri.startswith("memory://"):
+        raise UnsupportedStoreError(
+            "pylance cannot commit to memory://, so nothing can be published there."
+        )
+
+
+def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties as a caller may give them: strings, and none of the library's own keys."""
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str) or key.startswith("lancerefs."):
+            raise InvalidInputError(
+                f"Properties are strings, and none starts with 'lancerefs.': {key!r} cannot be set."
+            )
+    return dict(properties)
+
+
+def _landed(said: PublishPlan, draft: Draft, landed: Publication) -> PublishResult:
+    indexed = bool(draft.both.theirs.manifest.indices)
+    return replace(
+        _result(said, landed.version),
+        files_copied=said.files_to_copy,
+        bytes_copied=said.bytes_to_copy,
+        unindexed=len(draft.added) if indexed else 0,
+    )
+
+
+def _result(
+    said: PublishPlan, version: int, *, published: bool = True, already_published: bool = False
+) -> PublishResult:
+    return PublishResult(
+        branch=said.branch,
+        branch_version=said.branch_version,
+        parent=said.parent,
+        version=version,
+        published=published,
+        already_published=already_published,
+    )
+
+
+def _with(said: PublishPlan, code: RefusalCode, reason: str) -> PublishPlan:
+    return replace(said, refusal=Refusal(code, reason))
+
+
+def _fork_gone(branch: Branch) -> str:
+    return (
+        f"{branch.source}, from which {branch.name!r} was forked, was cleaned up on both sides, so "
+        "what the branch changed cannot be told."
+    )
