@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from airflow_provider_lancerefs.cli import actions, output
+from airflow_provider_lancerefs.cli import actions, output, publish_actions
 from airflow_provider_lancerefs.cli.arguments import (
     base_move,
     duration,
@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_branch(commands)
     _add_tag(commands)
+    _add_publish(commands)
     show = _command(commands, "show", actions.show, "what a revision consists of")
     _revision(show)
     files = _command(commands, "files", actions.files, "every file that a revision needs")
@@ -158,6 +159,35 @@ def _add_tag(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     delete = _command(verbs, "delete", actions.delete_tag, "delete a tag")
     delete.add_argument("name")
     _deletion(delete)
+
+
+def _add_publish(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    publish = _command(
+        commands, "publish", publish_actions.publish, "make a branch's changes its parent's"
+    )
+    publish.add_argument("branch")
+    publish.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, or why not"
+    )
+    publish.add_argument("--message", help="a commit message")
+    publish.add_argument(
+        "--property", metavar="KEY=VALUE", type=metadata_pair, action="append", default=[]
+    )
+    publish.add_argument(
+        "--require-writer",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="who must have written to the branch",
+    )
+    publish.add_argument(
+        "--optimize-indices", action="store_true", help="bring the new rows into the indices"
+    )
+    diff = _command(commands, "diff", publish_actions.diff, "what one revision has over another")
+    diff.add_argument("old")
+    diff.add_argument("new")
+    log = _command(commands, "log", publish_actions.log, "the versions up to a revision")
+    _revision(log)
 
 
 def _command(

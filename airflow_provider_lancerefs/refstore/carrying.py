@@ -8,9 +8,10 @@ commits looks at them once more.
 from __future__ import annotations
 
 import io
+import posixpath
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 
@@ -32,6 +33,7 @@ from airflow_provider_lancerefs.refstore.storage import Entry, Storage
 
 _PARALLEL = 8
 _FEW = 16
+_ATTEMPT_LENGTH = 32
 _IDENTITY_BITS = 63
 
 
@@ -123,7 +125,7 @@ class Cargo:
         return NamedFragment(number, rows, vector=self._vector(number, RowSet.first(rows)))
 
     def _added(self) -> Iterator[NamedFragment]:
-        stable = self.draft.both.theirs.stable
+        keeps_ids = self.draft.both.theirs.stable and self.draft.step is not PublishStep.MERGE
         pairs = zip(self.draft.added, self.draft.row_ids, strict=True)
         for number, (fragment, said) in enumerate(pairs, self._first_identity()):
             dead = self.draft.both.ours.deleted(fragment)
@@ -132,7 +134,7 @@ class Cargo:
                 physical_rows=fragment.physical_rows,
                 files=tuple(map(self._named, fragment.files)),
                 vector=self._vector(number, dead) if dead else None,
-                row_ids=(said.kept or None) if stable else None,
+                row_ids=(said.kept or None) if keeps_ids else None,
             )
 
     def _named(self, file: StoredFile) -> NamedFile:
@@ -197,21 +199,24 @@ def found_entries(dataset: Dataset, uris: Iterable[str]) -> Iterator[tuple[Stora
 
 
 def _located(dataset: Dataset, uris: Iterable[str]) -> Iterator[tuple[Storage, dict[str, Entry]]]:
-    """The files that are there: few of a folder one by one, many by listing it."""
+    """The files that are there, by folder."""
     folders: dict[str, set[str]] = defaultdict(set)
     for uri in uris:
         folders[uri.rpartition("/")[0]].add(uri)
-    for folder, wanted in folders.items():
-        storage, _ = dataset.reach(f"{folder}/")
+    for wanted in folders.values():
         paths = {dataset.reach(uri)[1]: uri for uri in wanted}
-        prefixes = [*paths] if len(paths) <= _FEW else [_folder_of(next(iter(paths)))]
-        entries = [entry for prefix in prefixes for entry in storage.list(prefix)]
+        storage, _ = dataset.reach(next(iter(wanted)))
+        entries = [entry for prefix in _prefixes([*paths]) for entry in storage.list(prefix)]
         yield storage, {paths[one.path]: one for one in entries if one.path in paths}
 
 
-def _folder_of(path: str) -> str:
-    folder, slash, _ = path.rpartition("/")
-    return folder + slash
+def _prefixes(paths: Sequence[str]) -> Sequence[str]:
+    """What to list: an attempt's files by what their names begin with, others one by one if few."""
+    common = posixpath.commonprefix(paths)
+    folder = paths[0][: paths[0].rfind("/") + 1]
+    if len(common) >= len(folder) + _ATTEMPT_LENGTH:
+        return [common]
+    return paths if len(paths) <= _FEW else [folder]
 
 
 def _bring(cargo: Cargo, uri: str) -> None:

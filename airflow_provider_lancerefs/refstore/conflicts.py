@@ -16,7 +16,7 @@ from airflow_provider_lancerefs.refstore.snapshot import Snapshot
 
 Rule = Callable[[ThreeWay], Iterator[Refusal]]
 
-_PROVEN = (
+_PROVEN = int(
     Feature.DELETION_FILES
     | Feature.STABLE_ROW_IDS
     | Feature.V2_FORMAT

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -52,7 +54,8 @@ from airflow_provider_lancerefs.refstore.progress import Progress, silent
 from airflow_provider_lancerefs.refstore.publications import Look, Publication
 from airflow_provider_lancerefs.refstore.snapshot import Snapshot, read_snapshot
 
-_TRIES = 5
+_TRIES = 10
+_LONGEST_PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ def _publish_held(
         return _landed(said, draft, landed)
     if tries == 1:
         raise PublishRefusedError.of(_too_busy(said))
+    time.sleep(random.uniform(0, _LONGEST_PAUSE / tries))
     return _publish_held(dataset, lease, request, tries - 1)
 
 

@@ -129,6 +129,44 @@ def test_fsck_s_exit_code_tells(shell: Shell, uri: str) -> None:
     assert shell("fsck", uri, "--grace", "0")[0] == 0
 
 
+def test_publishing_from_plan_to_log(shell: Shell, uri: str) -> None:
+    """A dry run says what a publish then does; diff and log show it."""
+    shell("branch", "create", uri, "run/1")
+    Place(uri).branch("run/1").append(7, 8)
+    assert shell("diff", uri, "main", "branch:run/1")[1].splitlines() == [
+        "rows       +2 -0",
+        "fragments  +1 -0 ~0",
+        "files      +1 -0",
+    ]
+    plan = json.loads(shell("publish", uri, "run/1", "--dry-run", "--json")[1])
+    assert (plan["refusal"], plan["difference"]["rows_added"], plan["files_to_copy"]) == (
+        None,
+        2,
+        1,
+    )
+    assert "to copy    1 files" in shell("publish", uri, "run/1", "--dry-run")[1]
+    code, out, _ = shell("publish", uri, "run/1", "--message", "nightly")
+    assert (code, out) == (0, "branch run/1@3 published as main@4\n")
+    assert "was published before, as main@4" in shell("publish", uri, "run/1")[1]
+    assert Place(uri).values() == [1, 2, 7, 8]
+    assert "run/1@3: nightly" in shell("log", uri)[1]
+    assert json.loads(shell("log", uri, "--json")[1])[0]["published_branch"] == "run/1"
+    assert shell("diff", uri, "main", "main")[1] == "no difference\n"
+
+
+def test_a_refused_publish_says_why(shell: Shell, uri: str) -> None:
+    """A conflict has the code in the dry run, the sentence on stderr, and an exit code."""
+    shell("branch", "create", uri, "a")
+    Place(uri).branch("a").delete("n = 1")
+    Place(uri).delete("n = 1")
+    code, out, _ = shell("publish", uri, "a", "--dry-run")
+    assert code == 0
+    assert "refused  " in out
+    code, _, err = shell("publish", uri, "a", "--json")
+    assert code == IN_THE_WAY
+    assert json.loads(err)["error"]["kind"] == "publish-refused"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -167,7 +205,17 @@ def test_every_command_explains_itself(shell: Shell) -> None:
     """Each command has help that names the exit codes."""
     groups = {"branch": ["list", "create", "delete", "expire"], "tag": ["list", "create"]}
     commands = [[group, verb] for group, verbs in groups.items() for verb in verbs]
-    for words in [[], *commands, ["show"], ["files"], ["clone"], ["relocate"], ["fsck"]]:
+    for words in [
+        [],
+        *commands,
+        ["show"],
+        ["files"],
+        ["clone"],
+        ["relocate"],
+        ["fsck"],
+        ["publish"],
+        ["log"],
+    ]:
         code, out, _ = shell(*words, "--help")
         assert code == 0
         assert "Exit codes" in out
