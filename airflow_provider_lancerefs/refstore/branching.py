@@ -15,7 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from airflow_provider_lancerefs.refstore import layout, refs, versions
 from airflow_provider_lancerefs.refstore.committing import clone
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
-from airflow_provider_lancerefs.refstore.deleting import delete_branches, files_below
+from airflow_provider_lancerefs.refstore.deleting import (
+    CLOCK_TICK,
+    delete_branches,
+    files_below,
+    remove_files,
+)
 from airflow_provider_lancerefs.refstore.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -25,7 +30,13 @@ from airflow_provider_lancerefs.refstore.errors import (
     StorageError,
 )
 from airflow_provider_lancerefs.refstore.manifest import Manifest, check_writable
-from airflow_provider_lancerefs.refstore.models import STATE_KEY, Branch, BranchState, Version
+from airflow_provider_lancerefs.refstore.models import (
+    FORK_ID,
+    STATE_KEY,
+    Branch,
+    BranchState,
+    Version,
+)
 from airflow_provider_lancerefs.refstore.names import MAIN, check_new_branch_name
 from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
 from airflow_provider_lancerefs.refstore.standing import keep_standing
@@ -47,13 +58,15 @@ def create_branch(
     storage = dataset.storage
     origin = versions.resolve(storage, wanted)
     parent = _standing_parent(dataset, origin)
+    fork_id = uuid.uuid4().hex
     asked = Branch(
         name=name,
         parent=origin.branch,
         parent_version=origin.number,
         created_at=now().replace(microsecond=0),
         manifest_size=origin.manifest_size,
-        identifier=(*(parent.identifier if parent else ()), (origin.number, uuid.uuid4().hex)),
+        identifier=(*(parent.identifier if parent else ()), (origin.number, fork_id)),
+        extra={FORK_ID: fork_id},
         metadata={
             **{key: value for key, value in checked.items() if value is not None},
             STATE_KEY: BranchState.OPEN.value,
@@ -83,7 +96,7 @@ def complete(dataset: Dataset, branch: Branch) -> None:
     if manifests and is_fork(dataset, branch, manifests):
         return
     if manifests:
-        if min(manifests) > branch.parent_version:
+        if min(manifests) > branch.parent_version or _written_since(branch, entries):
             raise _in_the_way(dataset, branch)
         _reclaim(dataset, branch, entries)
     try:
@@ -106,11 +119,10 @@ def is_fork(dataset: Dataset, branch: Branch, manifests: Mapping[int, Entry]) ->
     """Whether the manifests are those of this life: its fork of the source, and what came after.
 
     Another tool's fork is known by the source branch's name, which Lance gives the base path that a
-    fork adds. Where cleanup has removed the fork itself, age is left to go by.
+    fork adds. Where cleanup has removed the fork itself, age is left to go by; in doubt, no.
     """
     if min(manifests) > branch.parent_version:
-        newest = max(entry.modified for entry in manifests.values())
-        return newest >= branch.created_at - dataset.grace
+        return _written_since(branch, manifests.values())
     if branch.parent_version not in manifests:
         return False
     manifest = versions.read_manifest(
@@ -122,6 +134,13 @@ def is_fork(dataset: Dataset, branch: Branch, manifests: Mapping[int, Entry]) ->
         base.is_dataset_root and (base.name or MAIN) == branch.parent
         for base in manifest.bases.values()
     )
+
+
+def _written_since(branch: Branch, entries: Iterable[Entry]) -> bool:
+    """Whether a file is younger than the ref, so that it was written in this life."""
+    newest = max(entry.modified for entry in entries)
+    after_ref = branch.written is not None and newest > branch.written
+    return after_ref or newest > branch.created_at + CLOCK_TICK
 
 
 def _carries(manifest: Manifest, branch: Branch) -> bool:
@@ -198,7 +217,7 @@ def _reclaim(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> None
     own = [entry for entry in entries if layout.owner(entry.path, names) == branch.name]
     if not own or now() - max(entry.modified for entry in own) < dataset.grace:
         raise _in_the_way(dataset, branch)
-    dataset.storage.delete_many(own)
+    remove_files(dataset, own)
 
 
 def _in_the_way(dataset: Dataset, branch: Branch) -> ConflictError:
@@ -230,11 +249,15 @@ def _confirm(dataset: Dataset, branch: Branch) -> None:
 
 
 def _of_this_life(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> Iterable[Entry]:
-    """The manifest and transaction file that a late clone of this life wrote."""
-    transaction = layout.in_branch(
-        branch.name, f"{layout.TRANSACTIONS}/{branch.parent_version}-{identity(branch)}.txn"
-    )
-    yield from (entry for entry in entries if entry.path == transaction)
+    """The files that a late clone of this life wrote, and the hint, which anybody may rewrite."""
+    own = {
+        layout.in_branch(branch.name, path)
+        for path in (
+            f"{layout.TRANSACTIONS}/{branch.parent_version}-{identity(branch)}.txn",
+            f"{layout.VERSIONS}/{layout.HINT}",
+        )
+    }
+    yield from (entry for entry in entries if entry.path in own)
     fork = versions.manifests_among(branch.name, entries).get(branch.parent_version)
     if fork is not None:
         version = Version(branch.name, branch.parent_version, 0)

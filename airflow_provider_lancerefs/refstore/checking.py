@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -131,14 +132,16 @@ class Survey:
                 return f"tag {tag.name}"
         for name in [MAIN, *self.tree_by_branch]:
             for version in [] if name == branch else self._inspected(name):
-                if deleting.points_into(self.read(version).bases.values(), branch):
-                    return str(version)
+                with contextlib.suppress(VersionNotFoundError):  # mended away in this very run
+                    if deleting.points_into(self.read(version).bases.values(), branch):
+                        return str(version)
         return None
 
     def _inspected(self, name: str) -> list[Version]:
         """The versions in which a foreign pointer is looked for: all of a branch, main's head."""
         numbers = self.manifests(name)
-        return [Version(name, one, 0) for one in ([max(numbers)] if name == MAIN else numbers)]
+        chosen = numbers if name != MAIN or not numbers else [max(numbers)]
+        return [Version(name, one, 0) for one in chosen]
 
     def manifests(self, branch: str) -> dict[int, Entry]:
         if branch == MAIN:
@@ -203,9 +206,10 @@ def _headless_branches(survey: Survey) -> Iterator[_Wrong]:
     for branch in survey.branches.values():
         young = now() - branch.created_at < survey.dataset.grace
         manifests = survey.manifests(branch.name)
-        if branch.state.ending or (young and not manifests):
+        if branch.state.ending or young:
             continue
-        if manifests and branching.is_fork(survey.dataset, branch, manifests):
+        cleaned_up = bool(manifests) and min(manifests) > branch.parent_version
+        if cleaned_up or (manifests and branching.is_fork(survey.dataset, branch, manifests)):
             continue
         subject = f"branch {branch.name}"
         if manifests:
@@ -265,7 +269,7 @@ def _trees_without_refs(survey: Survey) -> Iterator[_Wrong]:
             """A life that begins now writes its files after its ref; these were listed before."""
             if survey.dataset.storage.read(layout.branch_ref(name)) is not None:
                 raise ConflictError(f"The branch {name!r} was created meanwhile.", ref=name)
-            survey.dataset.storage.delete_many(entries)
+            deleting.remove_files(survey.dataset, entries)
 
         needed_by = survey.needed_by(name)
         safe = needed_by is None and survey.readable
@@ -436,7 +440,7 @@ def _revisions_in_use(survey: Survey) -> set[Version]:
     """The heads of main and every branch, and what tags name."""
     heads = {
         Version(name, max(found), 0)
-        for name in [MAIN, *survey.branches]
+        for name in [MAIN, *(one.name for one in survey.branches.values() if not one.state.ending)]
         if (found := survey.manifests(name))
     }
     tagged = {

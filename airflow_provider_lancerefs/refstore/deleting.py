@@ -239,11 +239,22 @@ def _delete_marked(
     _check_still_there(dataset, branch)
     dataset.storage.delete_many(own_root_files(dataset, branch, entries))
     names = {*look.branch_names, branch.name}
-    dataset.storage.delete_many(
-        entry for entry in entries if layout.owner(entry.path, names) == branch.name
+    remove_files(
+        dataset, [entry for entry in entries if layout.owner(entry.path, names) == branch.name]
     )
     refs.remove(dataset.storage, branch)
     return None
+
+
+def remove_files(dataset: Dataset, entries: Iterable[Entry]) -> None:
+    """Delete a branch's files, manifests last and the head last of all.
+
+    So whoever reads meanwhile gets an error and no older version, and what a crash leaves is still
+    known as a branch's.
+    """
+    dataset.storage.delete_many(
+        sorted(entries, key=lambda entry: layout.manifest_number(entry.path) or 0)
+    )
 
 
 def _with_head(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> Sequence[Entry]:

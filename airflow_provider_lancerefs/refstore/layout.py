@@ -21,6 +21,7 @@ INDICES = "_indices"
 TRANSACTIONS = "_transactions"
 TREE = "tree"
 REFS = "_refs"
+HINT = "latest_version_hint.json"
 BRANCH_REFS = f"{REFS}/branches/"
 TAG_REFS = f"{REFS}/tags/"
 PROBE = f"{REFS}/lancerefs.probe"
@@ -126,11 +127,12 @@ def is_content(path: str) -> bool:
 
 
 def tree_of(path: str) -> str | None:
-    """The branch whose manifest a path under `tree/` is; None for any other path."""
-    if manifest_number(path) is None or not path.startswith(f"{TREE}/"):
-        return None
-    root, _, folder = posixpath.dirname(path).rpartition("/")
-    return root.removeprefix(f"{TREE}/") if folder == VERSIONS and root != TREE else None
+    """The branch whose file a path under `tree/` is, by where the format puts files."""
+    top, *parts = path.split("/")
+    for split in range(len(parts) - 2, 0, -1) if top == TREE else ():
+        if is_dataset_file("/".join(parts[split:])):
+            return "/".join(parts[:split])
+    return None
 
 
 def file_in_base(base: str, folder: str, path: str, *, is_dataset_root: bool) -> str:

@@ -22,6 +22,7 @@ PUBLISHED_VERSION_KEY = "lancerefs.published_version"
 PUBLISHED_FROM_KEY = "lancerefs.published_from"
 WRITERS_KEY = "lancerefs.writers"
 WRITE_ID = "writeId"
+FORK_ID = "forkId"
 PROTECTED_KEY = "lancerefs.protected"
 PIN_KEY = "lancerefs.pin"
 
@@ -110,7 +111,7 @@ class Branch:
     @property
     def made_here(self) -> bool:
         """Whether this library made the branch, so that its fork carries the identifier."""
-        return STATE_KEY in self.metadata and _HEX_UUID.fullmatch(self.life) is not None
+        return self.extra.get(FORK_ID) == self.life and bool(_HEX_UUID.fullmatch(self.life))
 
     @property
     def state_since(self) -> datetime:

@@ -16,6 +16,7 @@ from airflow_provider_lancerefs.refstore import (
     cloning,
     layout,
     refs,
+    versions,
 )
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import open_storage
@@ -167,8 +168,8 @@ def made(parent: str, version: int, rows: list[int]) -> Check:
 def no_wrong_head(rows: list[int]) -> Check:
     def has_none(dataset: Dataset) -> None:
         """Whoever can open the branch sees what was forked."""
-        head = dataset.storage.list("tree/new/_versions/")
-        assert not head or place(dataset).branch("new").values() == rows
+        head = versions.find_head(dataset.storage, "new")
+        assert head is None or place(dataset).branch("new").values() == rows
 
     return has_none
 
@@ -478,9 +479,9 @@ def tree(dataset: Dataset) -> list[str]:
 
 def repair(dataset: Dataset) -> None:
     """One repair mends everything, here and where a copy stands: a second look finds nothing."""
-    there = open_storage(elsewhere(dataset), dataset.storage_options)
-    copied = there.list("_versions/")
-    for one in [dataset, replace(dataset, storage=there)] if copied else [dataset]:
+    copy = replace(dataset, storage=open_storage(elsewhere(dataset), dataset.storage_options))
+    stands_there = versions.find_head(copy.storage, "main") is not None
+    for one in [dataset, copy] if stands_there else [dataset]:
         strict = RefStore(replace(one, grace=NO_TIME))
         findings = strict.check(repair=True, orphan_age=NO_TIME).findings
         assert [found.code for found in findings if not found.repaired] == []

@@ -272,16 +272,16 @@ def test_a_branch_owns_its_own_files(names: list[str], data: st.DataObject) -> N
         ("tree/a/_versions/_versions/1.manifest", "a/_versions"),
         ("tree/_versions/1.manifest", None),
         ("tree/_versions/_versions/1.manifest", "_versions"),
-        ("tree/a/_versions/latest_version_hint.json", None),
-        ("tree/a/data/1.manifest", None),
+        ("tree/a/_versions/latest_version_hint.json", "a"),
+        ("tree/a/data/1.manifest", "a"),
         ("tree/a/_versions/x/1.manifest", None),
         ("_versions/1.manifest", None),
         ("tree/a/_versions", None),
         ("", None),
     ],
 )
-def test_which_branch_a_manifest_is_of(path: str, branch: str | None) -> None:
-    """A manifest's place below `tree/` says whose it is, even where no ref says so."""
+def test_which_branch_a_file_is_of(path: str, branch: str | None) -> None:
+    """A file's place below `tree/` says whose it is, even where no ref says so."""
     assert layout.tree_of(path) == branch
 
 

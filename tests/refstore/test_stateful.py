@@ -899,7 +899,6 @@ def files_below_tree(place: Place) -> list[str]:
     return [path for path in Disk(place.uri).files() if path.startswith("tree/")]
 
 
-@pytest.mark.xfail(strict=True, reason="the branch then counts as made here, without its fork")
 def test_a_refused_deletion_leaves_another_tools_branch_whole(local_place: Place) -> None:
     """pylance's branch, once marked and opened again, is still the branch that a create finds."""
     local_place.create((1, 2, 3)).open().create_branch("a")
@@ -914,7 +913,6 @@ def test_a_refused_deletion_leaves_another_tools_branch_whole(local_place: Place
     assert store.check().findings == ()
 
 
-@pytest.mark.xfail(strict=True, reason="later versions count as what followed a cleaned-up fork")
 def test_a_retry_does_not_take_residue_for_its_fork(local_place: Place) -> None:
     """A create that died over the remains of another life is not completed by those remains."""
     leave_residue(local_place.create((1, 2, 3)), "a")
@@ -926,7 +924,6 @@ def test_a_retry_does_not_take_residue_for_its_fork(local_place: Place) -> None:
         assert local_place.branch("a").values() == [1, 2, 3]
 
 
-@pytest.mark.xfail(strict=True, reason="what has lost its manifests has no owner")
 def test_a_repair_that_died_is_finished_by_the_next(local_place: Place) -> None:
     """However far fsck came in removing a folder without a ref, the next run removes the rest."""
     leave_residue(local_place.create((1, 2, 3)), "a")
@@ -939,7 +936,6 @@ def test_a_repair_that_died_is_finished_by_the_next(local_place: Place) -> None:
     assert files_below_tree(local_place) == []
 
 
-@pytest.mark.xfail(strict=True, reason="it reads again what it has just removed, and gives up")
 def test_one_repair_removes_every_folder_without_a_ref(local_place: Place) -> None:
     """The second run of fsck finds nothing, however many folders the first had to remove."""
     local_place.create((1, 2, 3))
@@ -952,7 +948,6 @@ def test_one_repair_removes_every_folder_without_a_ref(local_place: Place) -> No
     assert files_below_tree(local_place) == []
 
 
-@pytest.mark.xfail(strict=True, reason="pylance's version hint is left behind")
 def test_a_create_that_lost_its_name_leaves_nothing(local_place: Place) -> None:
     """Who finds, after the clone, that the ref was deleted takes every file of it away."""
     local_place.create((1, 2, 3))
