@@ -33,7 +33,7 @@ def test_the_readme_s_minute_runs(
         assert comment in printed
     lines = "".join(blocks(ROOT / "README.md", "console")).splitlines()
     commands = [shlex.split(line)[2:] for line in lines if line.startswith("$ lancerefs")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         assert main(command) == 0, command
 
@@ -55,6 +55,12 @@ def test_every_error_is_explained() -> None:
     general = {ErrorKind.NOT_FOUND}
     for kind in set(ErrorKind) - general:
         assert f"`{kind.value}`" in text, kind
+
+
+def test_every_refusal_is_explained() -> None:
+    """The page on errors names every code with which a publish is refused."""
+    text = (ROOT / "docs" / "errors.md").read_text()
+    assert [code for code in refstore.RefusalCode if f"`{code.value}`" not in text] == []
 
 
 def test_every_finding_is_explained() -> None:
