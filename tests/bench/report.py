@@ -7,6 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from tests.bench.measuring import KINDS, Sample
+
+NOT_TIMED = "not timed"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -42,6 +46,17 @@ def versions(*distributions: str) -> dict[str, str]:
 
 def milliseconds(seconds: float) -> str:
     return f"{seconds:,.1f} s" if seconds >= 10 else f"{seconds * 1000:,.0f} ms"
+
+
+def shown(seconds: float | None) -> str:
+    return NOT_TIMED if seconds is None else milliseconds(seconds)
+
+
+def kinds_of(sample: Sample) -> str:
+    """The requests of a call by kind: 'LIST 2, GET 1'."""
+    kinds = (*KINDS, *sorted(set(sample.requests) - set(KINDS)))
+    made = [f"{kind} {sample.requests[kind]:,}" for kind in kinds if sample.requests.get(kind)]
+    return ", ".join(made) or "none"
 
 
 def times(more: float, less: float) -> str:

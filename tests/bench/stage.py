@@ -23,6 +23,18 @@ _TEMPLATE = "branch-xxxxx"
 _TAG, _BRANCH = "tag-{:05d}", "branch-{:05d}"
 
 
+def files_of(server: S3Server) -> S3FileSystem:
+    """The server's files, neither counted nor delayed."""
+    return S3FileSystem(
+        access_key=server.access_key,
+        secret_key=server.secret_key,
+        endpoint_override=f"127.0.0.1:{server.port}",
+        scheme="http",
+        region="us-east-1",
+        allow_delayed_open=True,  # one request for a small file
+    )
+
+
 class Stage:
     """One dataset with two versions on main. Whatever is done here is neither counted nor delayed.
 
@@ -36,14 +48,7 @@ class Stage:
         self._near = Place(uri, server.storage_options())
         self._near.create().append(4)
         self._folder = f"{BUCKET}/{name}"
-        self._files = S3FileSystem(
-            access_key=server.access_key,
-            secret_key=server.secret_key,
-            endpoint_override=f"127.0.0.1:{server.port}",
-            scheme="http",
-            region="us-east-1",
-            allow_delayed_open=True,  # one request for a small file
-        )
+        self._files = files_of(server)
         self.tags = 0
         self.branches = 0
         self._grown = time.monotonic()

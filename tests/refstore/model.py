@@ -192,7 +192,6 @@ class BranchTruth:
     versions: dict[int, Rows] = field(default_factory=dict)
     state: State = State.OPEN
     identifier: object = None
-    foreign: bool = False
 
     @property
     def face(self) -> Face:

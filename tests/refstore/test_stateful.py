@@ -398,13 +398,9 @@ class OneDataset(RuleBasedStateMachine):
         self.sound = True
 
     def repaired(self) -> None:
-        """Repair, and see that it mended everything.
-
-        Each run removes but one folder without a ref: a known fault, tested below.
-        """
+        """Repair, and see that it mended everything."""
         allowed = self.truth.mended()
-        for _ in range(max(len(self.truth.residue), 1)):
-            self.impatient.check(repair=True, orphan_age=NOW)
+        self.impatient.check(repair=True, orphan_age=NOW)
         self.adopt(allowed, Repair())
         self.settled()
 
@@ -487,8 +483,6 @@ class Alone(OneDataset):
         self.sound = False
         after = self.truth.copy()
         expected = after.apply(call)
-        if self.strips_foreign(call):
-            return None
         crashed, seen, value = self.attempt(call, fault)
         event(f"{type(call).__name__}: {'died' if crashed else seen}")
         if not crashed:
@@ -544,15 +538,6 @@ class Alone(OneDataset):
             return dataset.fuse.blown, Outcome.DONE, value
         return False, Outcome.DONE, value
 
-    def strips_foreign(self, call: Call) -> bool:
-        """Whether the call would mark another tool's branch, which then counts as one of ours
-        without a fork: a known fault, tested below.
-        """
-        foreign = {name for name, one in self.truth.branches.items() if one.foreign}
-        if isinstance(call, DeleteBranch):
-            return call.name in foreign
-        return isinstance(call, Expire) and bool(foreign & set(self.truth.matched(call)))
-
     def adopt_clones(self, call: Call, after: Truth) -> None:
         if isinstance(call, ShallowClone) and os.path.exists(call.target):
             self.truth.clones[call.target] = after.clones[call.target]
@@ -580,10 +565,6 @@ class Alone(OneDataset):
         self.created(CreateBranch(name, source, metadata, patient), fault)
 
     def created(self, call: CreateBranch, fault: Fault | None) -> None:
-        if self.spoils(call):
-            if call.name in self.truth.branches:
-                return
-            fault = None
         branch = self.make(call, fault)
         if branch is not None:
             one = self.truth.branches[call.name]
@@ -701,7 +682,6 @@ class Alone(OneDataset):
         source = None if branch == MAIN else branch
         self.place.open().create_branch(name, (source, number))
         assert self.truth.apply(CreateBranch(name, At(branch, number))) is Outcome.DONE
-        self.truth.branches[name].foreign = True
 
     def open_branches(self) -> list[str]:
         return [
@@ -823,8 +803,6 @@ class Alone(OneDataset):
     def write_through_an_old_handle(self, data: st.DataObject) -> None:
         """Who opened a branch before it was deleted can still write to where it was."""
         name = data.draw(st.sampled_from(self.standing()), "name")
-        if self.strips_foreign(DeleteBranch(name)):
-            return
         handle = self.place.branch(name).open()
         with contextlib.suppress(RefusedError):
             self.store.delete_branch(name)
@@ -836,23 +814,10 @@ class Alone(OneDataset):
         elif not self.truth.branches[name].protected:
             assert self.truth.remove(name) is Outcome.NEEDED
 
-    def spoils(self, call: CreateBranch) -> bool:
-        """Whether the call, if it dies, leaves later residue to be taken for what followed a fork
-        that was cleaned away: a known fault, tested below.
-        """
-        residue = self.truth.residue.get(call.name)
-        born = self.truth.born(call)
-        if residue is None or isinstance(born, Outcome):
-            return False
-        return residue.lowest > self.truth.branches.get(call.name, born).fork
-
     @rule(fault=FAULTS)
     def repair(self, fault: Fault | None) -> None:
-        """fsck mends what there is to mend; one that was cut short is finished by the next.
-
-        Cut short among files without a ref it forgets the rest: a known fault, tested below.
-        """
-        if fault is None or self.truth.residue:
+        """fsck mends what there is to mend; one that was cut short is finished by the next."""
+        if fault is None:
             self.repaired()
             return
         crashed, _, _ = self.attempt(Repair(), fault)
@@ -876,8 +841,7 @@ TestAlone = Alone.TestCase
 TestAlone.settings = SESSION
 
 
-# What the machine found. Each is marked until it is mended; then the machine no longer has to go
-# round it (see `strips_foreign`, `spoils`, `repair` and `repaired`).
+# What the machine found, each as small as it goes.
 
 
 def hasty(place: Place) -> Dataset:

@@ -1,0 +1,175 @@
+"""What is measured of publishing, and the bars that it has to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.bench.measuring import LATENCY, Sample
+
+PAGE = 1_000  # objects that a listing names per request
+ONE_BY_ONE = 16  # so many files at most are looked at with a request each, more by listing a folder
+LISTINGS_OF_COPIES = 3  # looked for before, after, and once more when the commit stands
+TIMED_ROWS = 10**7
+FASTER = 20
+CELL = 8  # bytes: columns are random 64-bit numbers, which do not compress
+
+
+class Way(StrEnum):
+    """How the branch's rows come into main."""
+
+    ZERO_COPY = "publish, zero-copy"
+    COPIES = "publish, with copies"
+    APPEND = "read and append with pylance"
+
+
+class Where(StrEnum):
+    """Where the dataset is."""
+
+    S3 = "S3"
+    FAR = f"S3, {LATENCY * 1000:.0f} ms away"
+    DISK = "local disk"
+
+
+@dataclass(frozen=True, order=True)
+class Size:
+    """What the branch has that main has not; both have `columns`."""
+
+    columns: int
+    files: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows of {self.row_bytes} bytes in {_files(self.files)}"
+
+    @property
+    def row_bytes(self) -> int:
+        return self.columns * CELL
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.row_bytes
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one way cost at one size. Requests were counted where a proxy stood in between."""
+
+    size: Size
+    way: Way
+    where: Where
+    sample: Sample
+
+    def __str__(self) -> str:
+        return f"{self.way}, {self.size}, {self.where}: {self.sample}"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One thing that has to hold, with the numbers that show whether it does."""
+
+    what: str
+    allowed: str
+    found: str
+    kept: bool
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.found}, where {self.allowed} is allowed"
+
+
+class Results:
+    """All results of a run, found by what was measured."""
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        self.all = tuple(results)
+        self._samples = {(one.size, one.way, one.where): one.sample for one in results}
+
+    @property
+    def sizes(self) -> list[Size]:
+        return list(dict.fromkeys(one.size for one in self.all))
+
+    def sample(self, size: Size, way: Way, where: Where) -> Sample | None:
+        return self._samples.get((size, way, where))
+
+    def requests(self, size: Size, way: Way) -> int:
+        return self._samples[size, way, Where.FAR].total
+
+    def median(self, size: Size, way: Way, where: Where) -> float | None:
+        found = self.sample(size, way, where)
+        return found.median if found else None
+
+    def faster(self, size: Size, where: Where) -> float | None:
+        """How many times as long reading and appending takes as a publish without copies."""
+        theirs, ours = (self.median(size, way, where) for way in (Way.APPEND, Way.ZERO_COPY))
+        return theirs / ours if theirs and ours else None
+
+
+def bars(results: Results, *, timed: bool) -> list[Bar]:
+    """Every bar with what was found; those on time only if they are asked for."""
+    found = [*_flat_in_rows(results), *_by_files(results)]
+    return [*found, *_faster(results)] if timed else found
+
+
+def _flat_in_rows(results: Results) -> Iterator[Bar]:
+    """As many requests for the most rows and the widest as for the fewest and narrowest."""
+    for files in sorted({size.files for size in results.sizes}):
+        sizes = sorted(size for size in results.sizes if size.files == files)
+        counts = [results.requests(size, Way.ZERO_COPY) for size in sizes]
+        if len(counts) > 1:
+            yield Bar(
+                f"{Way.ZERO_COPY}, {_files(files)}: requests from {min(_bytes(sizes)):,} "
+                f"to {max(_bytes(sizes)):,} bytes",
+                f"{counts[0]}",
+                " to ".join(str(one) for one in sorted({min(counts), max(counts)})),
+                max(counts) <= counts[0],
+            )
+
+
+def _by_files(results: Results) -> Iterator[Bar]:
+    """No more requests than with one file, but for looking at the files, and copying each."""
+    [one] = [size for size in results.sizes if size.files == 1]
+    for size in sorted(size for size in results.sizes if size.columns == one.columns):
+        if (size.files, size.rows) != (one.files, one.rows):
+            for way in (Way.ZERO_COPY, Way.COPIES):
+                most = results.requests(one, way) + _more(way, size.files)
+                made = results.requests(size, way)
+                yield Bar(f"{way}, {size}: requests", str(most), str(made), made <= most)
+
+
+def _more(way: Way, files: int) -> int:
+    """How many more requests so many files may cost than one."""
+    if way is Way.ZERO_COPY:
+        return _looks(files, beside=2) - 1
+    pages = _looks(files, beside=0) + LISTINGS_OF_COPIES * _pages(files)
+    return files - 1 + pages - (1 + LISTINGS_OF_COPIES)
+
+
+def _looks(files: int, beside: int) -> int:
+    """Requests to see whether files are there, in a folder with others beside them."""
+    return files if files <= ONE_BY_ONE else _pages(files + beside)
+
+
+def _pages(objects: int) -> int:
+    return -(-objects // PAGE)
+
+
+def _faster(results: Results) -> Iterator[Bar]:
+    for size in results.sizes:
+        for where in (Where.S3, Where.DISK):
+            ratio = results.faster(size, where)
+            if size.rows == TIMED_ROWS and ratio is not None:
+                yield Bar(
+                    f"{size}, {where}: times as fast as {Way.APPEND}",
+                    f"at least {FASTER}",
+                    f"{ratio:.1f}",
+                    ratio >= FASTER,
+                )
+
+
+def _bytes(sizes: Sequence[Size]) -> list[int]:
+    return [size.bytes for size in sizes]
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'s' if count > 1 else ''}"
