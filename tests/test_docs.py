@@ -1,4 +1,4 @@
-"""The documents say what is so: their examples run, their links lead somewhere, nothing is left out."""
+"""The documents say what is so: examples run, links lead somewhere, nothing is left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_lancerefs import refstore
 from airflow_provider_lancerefs.cli import main
-from airflow_provider_lancerefs.refstore import ErrorKind, LanceRefsError, checking
+from airflow_provider_lancerefs.refstore import ErrorKind, LanceRefsError, checking, orphans
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,6 +66,7 @@ def test_every_refusal_is_explained() -> None:
 def test_every_finding_is_explained() -> None:
     """The page on errors names everything that fsck can find."""
     text = (ROOT / "docs" / "errors.md").read_text()
-    codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', Path(checking.__file__).read_text()))
+    sources = "".join(Path(module.__file__).read_text() for module in (checking, orphans))
+    codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', sources))
     assert len(codes) > 10
     assert [code for code in sorted(codes) if f"`{code}`" not in text] == []

@@ -214,3 +214,36 @@ def test_progress_is_told(local_place: Place) -> None:
     told: list[str] = []
     local_place.store().check(progress=lambda doing, done=0, total=0: told.append(doing))
     assert len(told) == len(set(told)) > 5
+
+
+def test_orphans_below_the_root_go_when_they_are_old(place: Place) -> None:
+    """A data file that no version of anything reaches is removed; what old versions need stays."""
+    place.create([1]).append(2)
+    store = place.store()
+    store.create_branch("a", "main@1")
+    place.overwrite(9)
+    storage = store._dataset.storage
+    storage.put_new("data/forgotten.lance", b"x")
+    storage.put_new("data/folder/of-another-feature.blob", b"x")
+    assert store.check().clean
+    assert repaired(place) == ["orphan-files"]
+    assert [entry.path for entry in storage.list("data/f")] == [
+        "data/folder/of-another-feature.blob"
+    ]
+    assert place.values(version=2) == [1, 2]
+    assert place.branch("a").values() == [1]
+
+
+def test_a_publish_that_died_is_settled(place: Place) -> None:
+    """A branch whose publisher died before its commit is open again, and publishes."""
+    place.create([1])
+    store = place.store(publish_lease=NO_TIME)
+    branch = store.create_branch("a")
+    place.branch("a").append(2)
+    refs.move_state(store._dataset.storage, branch, BranchState.PUBLISHING)
+    report = place.store(grace=NO_TIME, publish_lease=NO_TIME).check(repair=True)
+    assert codes(report) == ["unfinished-publish"]
+    assert report.clean
+    assert store.branch("a").state is BranchState.OPEN
+    store.publish("a")
+    assert place.values() == [1, 2]
