@@ -19,7 +19,6 @@ from airflow_provider_lancerefs.refstore.deleting import (
     CLOCK_TICK,
     delete_branches,
     files_below,
-    remove_files,
 )
 from airflow_provider_lancerefs.refstore.errors import (
     AlreadyExistsError,
@@ -96,7 +95,8 @@ def complete(dataset: Dataset, branch: Branch) -> None:
     if manifests and is_fork(dataset, branch, manifests):
         return
     if manifests:
-        if min(manifests) > branch.parent_version or _written_since(branch, entries):
+        others = [one for one in entries if not one.path.endswith(f"-{identity(branch)}.txn")]
+        if min(manifests) > branch.parent_version or _written_since(branch, others):
             raise _in_the_way(dataset, branch)
         _reclaim(dataset, branch, entries)
     try:
@@ -217,13 +217,18 @@ def _reclaim(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> None
     own = [entry for entry in entries if layout.owner(entry.path, names) == branch.name]
     if not own or now() - max(entry.modified for entry in own) < dataset.grace:
         raise _in_the_way(dataset, branch)
-    remove_files(dataset, own)
+    dataset.storage.delete_many(sorted(own, key=_newest_manifest_first))
+
+
+def _newest_manifest_first(entry: Entry) -> int:
+    """After other files; so what a crash leaves still shows that it is no fork of this life."""
+    return -(layout.manifest_number(entry.path) or 2**64)
 
 
 def _in_the_way(dataset: Dataset, branch: Branch) -> ConflictError:
     return ConflictError(
         f"Files of another life of the branch {branch.name!r} are in the way: choose another name, "
-        f"or try again once they are older than {dataset.grace}.",
+        f"or delete the branch, or try again once they are older than {dataset.grace}.",
         ref=branch.name,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import TypeAlias
 
 from airflow_provider_lancerefs.refstore import (
     branching,
@@ -44,6 +45,9 @@ from airflow_provider_lancerefs.refstore.surveying import MEND, ORPHAN_AGE, Surv
 
 __all__ = ["ORPHAN_AGE", "check"]
 
+_PASSES = 100
+Look: TypeAlias = Callable[[Survey], Iterator[Wrong]]
+
 
 def check(dataset: Dataset, *, repair: bool, orphan_age: timedelta, progress: Progress) -> Report:
     """Look at every ref, every branch folder and the files that heads and tags need."""
@@ -52,13 +56,25 @@ def check(dataset: Dataset, *, repair: bool, orphan_age: timedelta, progress: Pr
     for doing, look in _LOOKS:
         progress(doing)
         try:
-            for wrong in look(survey):
-                findings.append(_mended(wrong) if repair and wrong.mend else wrong.finding)
+            found, survey = _looked(survey, look, repair=repair)
+            findings += found
         except DatasetNotFoundError:
             raise
         except LanceRefsError as error:
             findings.append(Finding("not-checked", doing, str(error), "mend that, and run again"))
     return Report(tuple(findings))
+
+
+def _looked(survey: Survey, look: Look, *, repair: bool) -> tuple[list[Finding], Survey]:
+    """What one look finds; what is mended may clear the way for more, so then it looks again."""
+    mended: list[Finding] = []
+    for _ in range(_PASSES):
+        found = [_mended(one) if repair and one.mend else one.finding for one in look(survey)]
+        if not any(one.repaired for one in found):
+            break
+        mended += [one for one in found if one.repaired]
+        survey = Survey(survey.dataset, survey.orphan_age)
+    return mended + [one for one in found if not one.repaired], survey
 
 
 def _mended(wrong: Wrong) -> Finding:
@@ -140,7 +156,8 @@ def _headless_branches(survey: Survey) -> Iterator[Wrong]:
                     subject,
                     f"its versions do not start from {branch.source}, as its ref says",
                     "delete the branch, after copying out what you need",
-                )
+                ),
+                partial(branching.complete, survey.dataset, branch) if branch.made_here else None,
             )
         elif survey.has(branch.source):
             yield Wrong(
@@ -301,7 +318,7 @@ def _lost_pins(survey: Survey) -> Iterator[Wrong]:
             )
 
 
-_LOOKS: tuple[tuple[str, Callable[[Survey], Iterator[Wrong]]], ...] = (
+_LOOKS: tuple[tuple[str, Look], ...] = (
     ("reading refs", _unreadable_refs),
     ("looking for unfinished deletes", _unfinished_deletes),
     ("looking for unfinished publishes", _unfinished_publishes),

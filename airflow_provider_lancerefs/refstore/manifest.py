@@ -226,7 +226,7 @@ def rewrite_base_paths(
         base.path = repoint(base.path)
     if as_root:
         message.ClearField("branch")
-    body = message.SerializeToString()
+    body = message.SerializeToString(deterministic=True)
     trailer = data[-_TRAILER.size :]
     return data[:position] + _LENGTH.pack(len(body)) + body + trailer
 

@@ -48,7 +48,11 @@ def parent_changed_columns_of_rewritten_rows(both: ThreeWay) -> Iterator[Refusal
     before, after = both.fork.fields, both.theirs.fields
     if after.keys() - before.keys():
         yield _diverged("the parent added columns that the branch's new rows lack", both)
-    if any(not _only_renamed(before[one], after[one]) for one in before.keys() & after.keys()):
+    reused = _reused_ids(both)
+    if any(
+        one in reused or not _only_renamed(before[one], after[one])
+        for one in before.keys() & after.keys()
+    ):
         yield _diverged("the parent altered columns of which the branch has new rows", both)
 
 
@@ -77,10 +81,11 @@ def field_ids_clash(both: ThreeWay) -> Iterator[Refusal]:
         for number, fragment in both.theirs.fragments.items()
         if number not in both.branch.removed and number not in both.branch.rewrites
     ]
+    reused = _reused_ids(both)
     for snapshot, fragments in ((both.theirs, standing), (both.ours, both.branch.added)):
         for fragment in fragments:
             for one in fragment.field_ids & final.keys():
-                if not _means_the_same(snapshot.fields.get(one), final[one]):
+                if one in reused or not _means_the_same(snapshot.fields.get(one), final[one]):
                     yield Refusal(
                         RefusalCode.FIELD_ID_CLASH,
                         f"Field {one} is {final[one].name!r} in the columns to be, and something "
@@ -153,6 +158,26 @@ def _extends(before: _Fields, after: _Fields) -> bool:
 def _only_renamed(before: SchemaField, after: SchemaField) -> bool:
     """Nothing but name and description differs."""
     return _means_the_same(before, after) and before.nullable == after.nullable
+
+
+def _reused_ids(both: ThreeWay) -> set[int]:
+    """The ids that mean another column on one side than at the fork.
+
+    Lance gives the id of a dropped column to the next one if no data file holds it. So another name
+    is a rename only where a file of the fork still holds the column under its id.
+    """
+    return {
+        one
+        for side in (both.ours, both.theirs)
+        for one in both.fork.fields.keys() & side.fields.keys()
+        if both.fork.fields[one].name != side.fields[one].name
+        and not _is_held(both.fork, side, one)
+    }
+
+
+def _is_held(fork: Snapshot, side: Snapshot, field: int) -> bool:
+    held = {fragment.where().get(field) for fragment in fork.fragments.values()} - {None}
+    return any(fragment.where().get(field) in held for fragment in side.fragments.values())
 
 
 def _means_the_same(one: SchemaField | None, other: SchemaField) -> bool:

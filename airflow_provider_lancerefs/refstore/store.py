@@ -192,7 +192,12 @@ class RefStore:
         return difference(compare(before, after))
 
     def write_target(self, branch: str) -> WriteTarget:
-        """Where to write a branch's new data files, so that publishing it copies nothing."""
+        """Where to write a branch's new data files, so that publishing it copies nothing.
+
+        Write with `write_fragments(data, lance.dataset(<branch>), mode="append",
+        target_bases=[target.uri])` and set `base_id` on the files. Given the root's URI alone,
+        Lance takes the field ids of main's head, which may differ from the branch's.
+        """
         return publishing.write_target(self._dataset, branch)
 
     def log(self, revision: AnyRevision = "main") -> list[LogEntry]:

@@ -57,7 +57,7 @@ def label_end(axis: Axes, text: str, height: float, colour: str) -> None:
 def apart(ends: Sequence[float], gap: float) -> list[float]:
     """Where the labels of lines go that end there, a gap apart in powers of ten.
 
-    Labels that would overlap are spread around their middle; the earlier one is the upper of equals.
+    Labels that would overlap are spread around their middle; of equals the earlier is the upper.
     """
     groups: list[list[int]] = []
     for number in sorted(range(len(ends)), key=lambda one: (ends[one], -one)):

@@ -75,7 +75,7 @@ class Bar:
     kept: bool
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.found}, where {self.allowed} is allowed"
+        return f"{self.what}: {self.found}, the bar is {self.allowed}"
 
 
 class Results:
@@ -89,15 +89,34 @@ class Results:
     def sizes(self) -> list[Size]:
         return list(dict.fromkeys(one.size for one in self.all))
 
-    def sample(self, size: Size, way: Way, where: Where) -> Sample | None:
-        return self._samples.get((size, way, where))
+    @property
+    def places(self) -> set[Where]:
+        return {one.where for one in self.all}
+
+    def counted(self, size: Size, way: Way) -> Sample:
+        return self._samples[size, way, Where.FAR]
 
     def requests(self, size: Size, way: Way) -> int:
-        return self._samples[size, way, Where.FAR].total
+        return self.counted(size, way).total
 
     def median(self, size: Size, way: Way, where: Where) -> float | None:
-        found = self.sample(size, way, where)
+        found = self._samples.get((size, way, where))
         return found.median if found else None
+
+    def by_rows(self) -> list[list[Size]]:
+        """For each width of a row the sizes that differ in nothing but their rows."""
+        groups: dict[int, list[list[Size]]] = {}
+        for columns, files in sorted({(size.columns, size.files) for size in self.sizes}):
+            same = [size for size in self.sizes if (size.columns, size.files) == (columns, files)]
+            groups.setdefault(columns, []).append(sorted(same, key=lambda size: size.rows))
+        return [max(series, key=len) for series in groups.values()]
+
+    def by_files(self) -> list[Size]:
+        """The sizes that differ in nothing but their files."""
+        [one] = [size for size in self.sizes if size.files == 1]
+        same = (one.columns, one.rows)
+        found = (size for size in self.sizes if (size.columns, size.rows) == same)
+        return sorted(found, key=lambda size: size.files)
 
     def faster(self, size: Size, where: Where) -> float | None:
         """How many times as long reading and appending takes as a publish without copies."""
@@ -112,29 +131,30 @@ def bars(results: Results, *, timed: bool) -> list[Bar]:
 
 
 def _flat_in_rows(results: Results) -> Iterator[Bar]:
-    """As many requests for the most rows and the widest as for the fewest and narrowest."""
+    """As many requests for the most bytes as for the fewest."""
     for files in sorted({size.files for size in results.sizes}):
-        sizes = sorted(size for size in results.sizes if size.files == files)
-        counts = [results.requests(size, Way.ZERO_COPY) for size in sizes]
-        if len(counts) > 1:
+        sizes = [size for size in results.sizes if size.files == files]
+        least, *others = sorted(sizes, key=lambda size: size.bytes)
+        for way in (Way.ZERO_COPY, Way.COPIES) if others else ():
+            most = results.requests(least, way)
+            made = max(results.requests(size, way) for size in others)
             yield Bar(
-                f"{Way.ZERO_COPY}, {_files(files)}: requests from {min(_bytes(sizes)):,} "
-                f"to {max(_bytes(sizes)):,} bytes",
-                f"{counts[0]}",
-                " to ".join(str(one) for one in sorted({min(counts), max(counts)})),
-                max(counts) <= counts[0],
+                f"{way}, {_files(files)} of {least.bytes:,} to {others[-1].bytes:,} bytes: "
+                "requests",
+                f"at most {most:,}",
+                f"{made:,}",
+                made <= most,
             )
 
 
 def _by_files(results: Results) -> Iterator[Bar]:
     """No more requests than with one file, but for looking at the files, and copying each."""
-    [one] = [size for size in results.sizes if size.files == 1]
-    for size in sorted(size for size in results.sizes if size.columns == one.columns):
-        if (size.files, size.rows) != (one.files, one.rows):
-            for way in (Way.ZERO_COPY, Way.COPIES):
-                most = results.requests(one, way) + _more(way, size.files)
-                made = results.requests(size, way)
-                yield Bar(f"{way}, {size}: requests", str(most), str(made), made <= most)
+    one, *others = results.by_files()
+    for way in (Way.ZERO_COPY, Way.COPIES):
+        for size in others:
+            most = results.requests(one, way) + _more(way, size.files)
+            made = results.requests(size, way)
+            yield Bar(f"{way}, {size}: requests", f"at most {most:,}", f"{made:,}", made <= most)
 
 
 def _more(way: Way, files: int) -> int:
@@ -165,10 +185,6 @@ def _faster(results: Results) -> Iterator[Bar]:
                     f"{ratio:.1f}",
                     ratio >= FASTER,
                 )
-
-
-def _bytes(sizes: Sequence[Size]) -> list[int]:
-    return [size.bytes for size in sizes]
 
 
 def _files(count: int) -> str:

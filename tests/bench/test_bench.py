@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -10,22 +11,28 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measuring import Measurement, Sample
+from tests.bench.plotting import apart
+from tests.bench.publish_results import Result, Results, Size, Way, Where, bars
 
 REPOSITORY = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.bench", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.s3
 @pytest.mark.slow
 def test_quick_run_keeps_the_bars_and_writes_the_report(tmp_path: Path) -> None:
     """A quick run of the command ends well, and leaves a page, numbers and a plot that agree."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench", "refs", "--quick", "--out", str(tmp_path)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = bench("refs", "--quick", "--out", str(tmp_path))
 
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "refs.json").read_text())
@@ -48,6 +55,97 @@ def test_quick_run_keeps_the_bars_and_writes_the_report(tmp_path: Path) -> None:
     assert (tmp_path / "refs.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.s3
+@pytest.mark.slow
+def test_quick_run_of_publish_keeps_the_bars_on_requests(tmp_path: Path) -> None:
+    """Neither rows nor files make a publish without copies ask for more."""
+    done = bench("publish", "--quick", "--out", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "publish.json").read_text())
+    requests = {
+        (one["way"], one["size"]["files"], one["size"]["rows"]): sum(
+            one["sample"]["requests"].values()
+        )
+        for one in report["results"]
+        if one["where"] == Where.FAR
+    }
+    fewest = requests[Way.ZERO_COPY, 1, 10**5]
+    assert requests[Way.ZERO_COPY, 100, 10**5] == fewest
+    assert requests[Way.ZERO_COPY, 10, 10**5] == requests[Way.ZERO_COPY, 10, 10**4] == fewest + 9
+    assert requests[Way.COPIES, 100, 10**5] == requests[Way.COPIES, 1, 10**5] + 99
+    assert [one for one in report["bars"] if "times as fast" in one["what"]] == []
+    page = (tmp_path / "publish.md").read_text()
+    assert f"| publish, zero-copy | {fewest} | {fewest + 9} | {fewest} |" in page
+    assert "Spark" in page
+    assert (tmp_path / "publish.png").read_bytes().startswith(PNG)
+
+
+ONE, MANY, WIDE = Size(1, 1, 10**7), Size(1, 1_000, 10**7), Size(8, 1_000, 10**7)
+
+
+def published(
+    zero_copy: dict[Size, int], copies: dict[Size, int], seconds: dict[Way, float]
+) -> Results:
+    """What a run would have found: requests by size, seconds by way."""
+    counted = {Way.ZERO_COPY: zero_copy, Way.COPIES: copies, Way.APPEND: zero_copy}
+    return Results(
+        [
+            Result(size, way, where, Sample({"GET": counted[way][size]}, (seconds[way],)))
+            for size in (ONE, MANY, WIDE)
+            for way in Way
+            for where in Where
+        ]
+    )
+
+
+FEW = {ONE: 20, MANY: 21, WIDE: 21}
+ONE_MORE_EACH = {ONE: 24, MANY: 1_023, WIDE: 1_023}
+QUICK = {Way.ZERO_COPY: 0.1, Way.COPIES: 1.0, Way.APPEND: 2.1}
+
+
+def test_bars_of_publish_that_are_kept() -> None:
+    """One page more of listing and one copy for each file are allowed."""
+    assert all(bar.kept for bar in bars(published(FEW, ONE_MORE_EACH, QUICK), timed=True))
+
+
+@pytest.mark.parametrize(
+    ("zero_copy", "copies", "seconds", "missed"),
+    [
+        (FEW | {MANY: 22, WIDE: 22}, ONE_MORE_EACH, QUICK, ["zero-copy"]),
+        (FEW | {WIDE: 22}, ONE_MORE_EACH, QUICK, ["zero-copy"]),
+        (FEW, ONE_MORE_EACH | {MANY: 1_024, WIDE: 1_024}, QUICK, ["with copies"]),
+        (FEW, ONE_MORE_EACH, QUICK | {Way.APPEND: 1.9}, ["times as fast"] * 6),
+    ],
+    ids=["files", "bytes", "copies", "time"],
+)
+def test_bars_of_publish_that_are_missed(
+    zero_copy: dict[Size, int],
+    copies: dict[Size, int],
+    seconds: dict[Way, float],
+    missed: list[str],
+) -> None:
+    """Each bar names the number that is over it."""
+    found = bars(published(zero_copy, copies, seconds), timed=True)
+    lines = [str(bar) for bar in found if not bar.kept]
+
+    assert len(lines) == len(missed), lines
+    assert all(part in line for part, line in zip(missed, lines, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("ends", "placed"),
+    [
+        ([1_000, 10, 1], [3, 1, 0]),
+        ([10, 10], [1.25, 0.75]),
+        ([1, 10**0.25, 10**0.5], [-0.25, 0.25, 0.75]),
+    ],
+)
+def test_labels_do_not_overlap(ends: list[float], placed: list[float]) -> None:
+    """Labels stand where their lines end, or spread around the middle of those that are close."""
+    assert [math.log10(one) for one in apart(ends, 0.5)] == pytest.approx(placed)
+
+
 @pytest.mark.parametrize(("made", "missed"), [(2, False), (3, True)])
 def test_a_bar_is_missed_above_it(made: int, missed: bool) -> None:
     """A bar names the most requests that are allowed."""
@@ -59,13 +157,7 @@ def test_a_bar_is_missed_above_it(made: int, missed: bool) -> None:
 
 def test_an_unknown_part_is_refused() -> None:
     """The command names the parts there are, and does nothing."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench", "reefs"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = bench("reefs")
 
     assert done.returncode == 2
-    assert "there is no part reefs; there is refs" in done.stderr
+    assert "there is no part reefs; there is refs, publish" in done.stderr

@@ -181,27 +181,26 @@ class Outcome:
 def crash_everywhere(world: World, call: str, checks: Sequence[Check]) -> Outcome:
     """Kill a call at its first write, its second and so on, until it lives to its end.
 
-    Each time, every check is given the same remains; also those of the one that lived, for who is
-    killed just before its success is heard of leaves no other.
+    Each check is given remains of its own, with the ages that a crash leaves; also those of the one
+    that lived, for who is killed just before its success is heard of leaves no other.
     """
     outcome = Outcome()
     before = world.save()
     for number in range(1, MOST_POINTS):
-        world.restore(before)
-        killed = world.kill(call, number)
-        outcome.points += killed
-        remains = world.save()
-        for turn, check in enumerate(checks):
-            if turn:
-                world.restore(remains)
+        died = False
+        for check in checks:
+            world.restore(before)
+            killed = world.kill(call, number)
+            died |= killed
             try:
                 check(world.dataset)
             except Exception as error:  # whatever it is, the next write is tried as well
                 when = f"killed at {number}" if killed else "not killed"
                 said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
                 outcome.failures.append(f"{when}, {check.__name__}: {said}")
-        if not killed:
+        if not died:
             return outcome
+        outcome.points += 1
     raise RuntimeError(f"{call!r} does not come to an end.")
 
 
@@ -211,7 +210,6 @@ class LocalWorld:
     def __init__(self, folder: Path, moment: Moment) -> None:
         self._live = folder / "live"
         self._saved = folder / "saved"
-        self._numbers = itertools.count()
         self._moment = moment
         self._live.mkdir()
 
@@ -221,7 +219,7 @@ class LocalWorld:
 
     def save(self) -> Path:
         """Paths within a dataset are absolute, so it is the copy that is put aside."""
-        return Path(shutil.copytree(self._live, self._saved / str(next(self._numbers))))
+        return Path(shutil.copytree(self._live, self._saved))
 
     def restore(self, saved: Path) -> None:
         shutil.rmtree(self._live)

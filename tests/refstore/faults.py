@@ -143,7 +143,13 @@ class CrashingDataset(Dataset):
     @staticmethod
     def over(dataset: Dataset, fuse: Fuse) -> CrashingDataset:
         storage = CrashingStorage(dataset.storage, fuse=fuse)
-        return CrashingDataset(storage, dataset.storage_options, dataset.grace)
+        return CrashingDataset(
+            storage,
+            dataset.storage_options,
+            dataset.grace,
+            dataset.creation_lease,
+            dataset.publish_lease,
+        )
 
     def elsewhere(self, uri: str) -> Dataset:
         inner = open_storage(uri, self.storage_options)

@@ -421,12 +421,13 @@ class Overwrite(Operation):
 
     def apply(self, side: Side, there: lance.LanceDataset) -> Table:
         table = replace(side.table, rows={})
-        if not self.same_columns:
-            names = ("b", "z")
+        others = {KEY: pa.int64(), "b": pa.int64(), "z": pa.int64()}
+        if not self.same_columns and table.types != others:
+            names = [one for one in others if one != KEY]
             table = Table(tuple(Column(next(side.numbers), one, pa.int64()) for one in names))
         rows = side.fresh(self.size, self.salt, table.columns)
         written = side.arrow(rows, table)
-        if self.same_columns:
+        if table.columns == side.table.columns:
             written = written.select(there.schema.names)
         lance.write_dataset(written, side.place.uri, mode="overwrite")
         return table.written(rows)
@@ -468,6 +469,22 @@ class DropColumn(Operation):
         there.drop_columns([column.name])
         rest = tuple(one for one in side.table.columns if one != column)
         return replace(side.table, columns=rest)
+
+
+@dataclass(frozen=True)
+class ReplaceColumn(Operation):
+    """The last column gone and another there, to which Lance may give the same field id."""
+
+    name: str
+    computed: bool
+
+    def apply(self, side: Side, there: lance.LanceDataset) -> Table | None:
+        if not side.table.columns or self.name in side.table.types:
+            return None
+        there.drop_columns([side.table.columns[-1].name])
+        side.table = replace(side.table, columns=side.table.columns[:-1])
+        side.note()
+        return AddColumn(self.name, self.computed).apply(side, side.place.open())
 
 
 @dataclass(frozen=True)
@@ -655,6 +672,7 @@ _STRATEGIES: dict[type[Operation], st.SearchStrategy[Operation]] = {
     Overwrite: st.builds(Overwrite, st.integers(0, 6), _SALTS, st.booleans()),
     AddColumn: st.builds(AddColumn, st.sampled_from(["w", "y"]), st.booleans()),
     DropColumn: st.builds(DropColumn, _COLUMNS),
+    ReplaceColumn: st.builds(ReplaceColumn, st.sampled_from(["w", "y"]), st.booleans()),
     RenameColumn: st.builds(RenameColumn, _COLUMNS, st.sampled_from(["r", "a", "w"])),
     CastColumn: st.builds(CastColumn, _COLUMNS, st.booleans()),
     Compact: st.builds(Compact, st.sampled_from([5, 20, 10_000]), st.sampled_from([0.0, 0.1, 0.5])),
@@ -669,14 +687,27 @@ _STRATEGIES: dict[type[Operation], st.SearchStrategy[Operation]] = {
 _Kinds = Sequence[type[Operation]]
 _ROWS: _Kinds = (Append, Append, Delete, Update, Update, Upsert)
 _QUIET: _Kinds = (Append, Delete, CreateIndex, OptimizeIndices, Configure, TagHead, CleanUp)
-_SCHEMA: _Kinds = (AddColumn, DropColumn, RenameColumn, CastColumn, RewriteColumn)
+_SCHEMA: _Kinds = (
+    AddColumn,
+    DropColumn,
+    ReplaceColumn,
+    RenameColumn,
+    CastColumn,
+    RewriteColumn,
+)
+_REWRITES: _Kinds = (Compact, Compact, Overwrite, Restore, RewriteColumn, Delete, CleanUp)
 _ANY: _Kinds = (*_ROWS, *_ROWS, Compact, *_STRATEGIES)
 _BIASES: dict[str, tuple[_Kinds, _Kinds]] = {
     "anything": (_ANY, _ANY),
     "rows": ((*_ROWS, WriteThrough, WriteThrough), (*_ROWS, *_ROWS, CreateIndex, CleanUp, TagHead)),
     "moved rows": ((Append, Update, Upsert, Compact, WriteThrough, Delete), _QUIET),
     "columns": ((*_SCHEMA, Append, Update, Delete, WriteThrough), _QUIET),
-    "columns of the parent": ((Append, Delete, WriteThrough, Update), (*_SCHEMA, Delete, CleanUp)),
+    "columns of the parent": (
+        (Append, Append, WriteThrough, Delete, Update),
+        (ReplaceColumn, *_SCHEMA, Delete, CleanUp),
+    ),
+    "rewritten": (_REWRITES, _QUIET),
+    "rewritten parent": ((*_ROWS, WriteThrough), _REWRITES),
     "replaced": ((Overwrite, Append, Delete, Compact), (CreateIndex, TagHead, CleanUp, Configure)),
 }
 
@@ -701,7 +732,7 @@ def _rounds(draw: st.DrawFn, names: Sequence[str]) -> Round:
 @st.composite
 def histories(draw: st.DrawFn, *, stable: bool) -> History:
     """Mostly of few operations, a third of them with a branch of a branch."""
-    before = (*_ROWS, Compact, CreateIndex, CreateIndex, AddColumn, DropColumn, CleanUp)
+    before = (*_ROWS, Compact, CreateIndex, CreateIndex, *_SCHEMA[:3], CleanUp, Overwrite)
     return History(
         stable,
         draw(st.booleans()),

@@ -7,254 +7,41 @@ then says whether that could be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import singledispatchmethod
 
-MAIN = "main"
-PROTECTED = "lancerefs.protected"
-PIN = "lancerefs.pin"
-Rows = tuple[int, ...]
-
-
-class Outcome(StrEnum):
-    """How a call ends; the last two are only ever expected, never seen."""
-
-    DONE = "done"
-    ABSENT = "not found"
-    TAKEN = "exists already"
-    CONFLICT = "conflict"
-    PROTECTED = "protected"
-    NEEDED = "needed by another ref"
-    GOING = "conflict or not found, as much of a branch is gone"
-    UNSURE = "anything but done, as much of a branch is gone"
-
-    def allows(self, seen: Outcome) -> bool:
-        either = {
-            Outcome.GOING: {Outcome.CONFLICT, Outcome.ABSENT},
-            Outcome.UNSURE: {Outcome.TAKEN, Outcome.CONFLICT, Outcome.ABSENT},
-        }
-        return seen in either.get(self, {self})
-
-
-class State(StrEnum):
-    OPEN = "open"
-    DELETING = "deleting"
-    REMOVING = "removing"
-
-    @property
-    def ending(self) -> bool:
-        return self is not State.OPEN
-
-
-@dataclass(frozen=True)
-class At:
-    """A revision as a caller writes it."""
-
-    branch: str = MAIN
-    number: int | None = None
-    tag: str | None = None
-
-    @property
-    def pinned(self) -> bool:
-        return self.number is not None or self.tag is not None
-
-    def __str__(self) -> str:
-        if self.tag is not None:
-            return f"tag:{self.tag}"
-        head = MAIN if self.branch == MAIN else f"branch:{self.branch}"
-        return head if self.number is None else f"{head}@{self.number}"
-
-
-@dataclass(frozen=True)
-class CreateBranch:
-    """With `patient`, what is younger than the grace time is left alone, else nothing is."""
-
-    name: str
-    source: At = At()
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    patient: bool = True
-
-
-@dataclass(frozen=True)
-class DeleteBranch:
-    name: str
-    missing_ok: bool = False
-    force: bool = False
-
-
-@dataclass(frozen=True)
-class CreateTag:
-    name: str
-    at: At = At()
-    protected: bool = False
-
-
-@dataclass(frozen=True)
-class MoveTag:
-    """`fresh` says whether the tag is still as the caller holds it, `guarded` what that says."""
-
-    name: str
-    at: At = At()
-    force: bool = False
-    fresh: bool = True
-    guarded: bool = False
-    held: object = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class DeleteTag:
-    name: str
-    missing_ok: bool = False
-    force: bool = False
-
-
-@dataclass(frozen=True)
-class SetMetadata:
-    kind: str
-    name: str
-    changes: Mapping[str, str | None] = field(default_factory=dict)
-    fresh: bool = True
-    held: object = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Expire:
-    pattern: str = "*"
-    dry_run: bool = False
-
-
-@dataclass(frozen=True)
-class ShallowClone:
-    """`target` is a URI, `pin` the name of the tag that a clone there is pinned by."""
-
-    target: str
-    pin: str
-    at: At = At()
-
-
-@dataclass(frozen=True)
-class Repair:
-    """fsck with repair; with `patient`, what is younger than the grace time is left alone."""
-
-    patient: bool = False
-
-
-@dataclass(frozen=True)
-class Mend:
-    """What one repair does to one branch or tag."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True)
-class Append:
-    branch: str
-    row: int
-
-
-Call = (
-    CreateBranch
-    | DeleteBranch
-    | CreateTag
-    | MoveTag
-    | DeleteTag
-    | SetMetadata
-    | Expire
-    | ShallowClone
-    | Repair
-    | Mend
-    | Append
+from tests.refstore.model_values import (
+    GOING_AWAY,
+    MAIN,
+    PIN,
+    PROTECTED,
+    Append,
+    At,
+    BranchTruth,
+    Call,
+    CloneTruth,
+    CreateBranch,
+    CreateTag,
+    DeleteBranch,
+    DeleteTag,
+    Expire,
+    Face,
+    Fates,
+    Found,
+    Mend,
+    MoveTag,
+    Outcome,
+    Repair,
+    Residue,
+    Rows,
+    SetMetadata,
+    ShallowClone,
+    State,
+    TagTruth,
+    TakeBack,
 )
-
-
-@dataclass(frozen=True)
-class Face:
-    """What of a branch shows from outside; of one that is being removed, any part may be left."""
-
-    headless: bool = False
-    state: State = State.OPEN
-
-
-GOING_AWAY = Face(state=State.REMOVING)
-
-
-@dataclass
-class BranchTruth:
-    parent: str
-    parent_life: int
-    fork: int
-    life: int
-    metadata: dict[str, str]
-    versions: dict[int, Rows] = field(default_factory=dict)
-    state: State = State.OPEN
-    identifier: object = None
-
-    @property
-    def face(self) -> Face:
-        if self.state is State.REMOVING:
-            return GOING_AWAY
-        return Face(not self.versions, self.state)
-
-    @property
-    def protected(self) -> bool:
-        return self.metadata.get(PROTECTED) == "true"
-
-
-@dataclass(frozen=True)
-class TagTruth:
-    branch: str
-    version: int
-    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-    @property
-    def protected(self) -> bool:
-        return self.metadata.get(PROTECTED) == "true"
-
-
-@dataclass(frozen=True)
-class CloneTruth:
-    branch: str
-    version: int
-    rows: Rows
-
-
-@dataclass(frozen=True)
-class Residue:
-    """Manifests below `tree/` that no ref stands for: the lowest of their numbers."""
-
-    lowest: int
-
-
-@dataclass(frozen=True)
-class BranchFound:
-    """A branch as it was found on disk."""
-
-    parent: str
-    fork: int
-    face: Face
-    metadata: Mapping[str, str]
-    identifier: object
-
-
-@dataclass(frozen=True)
-class Found:
-    """The refs as they were found on disk."""
-
-    branches: Mapping[str, BranchFound]
-    tags: Mapping[str, TagTruth]
-
-
-@dataclass(frozen=True)
-class Fates:
-    """What may be found of every ref after a call was cut short; None is absence."""
-
-    branches: Mapping[str, set[Face | None]]
-    tags: Mapping[str, set[TagTruth | None]]
-    born: Mapping[str, BranchTruth]
 
 
 @dataclass
@@ -468,7 +255,11 @@ class Truth:
 
     @apply.register
     def _(self, call: MoveTag) -> Outcome:
-        if call.guarded and not call.force:
+        held = self.tags.get(call.name)
+        if call.held is None and held is None:
+            return Outcome.ABSENT
+        guarded = call.guarded if call.held else held is not None and held.protected
+        if guarded and not call.force:
             return Outcome.PROTECTED
         found = self.resolve(call.at)
         if isinstance(found, Outcome):
@@ -499,7 +290,7 @@ class Truth:
         )
         there = refs.get(call.name)
         if there is None or not call.fresh:
-            return Outcome.CONFLICT
+            return Outcome.CONFLICT if call.held or there else Outcome.ABSENT
         if isinstance(there, BranchTruth) and there.state.ending:
             return Outcome.CONFLICT
         merged = {**there.metadata, **call.changes}
@@ -536,6 +327,18 @@ class Truth:
                 self.remove(call.name)
             elif self._complete(call.name, there, patient=False) is Outcome.ABSENT:
                 del self.branches[call.name]
+        return Outcome.DONE
+
+    @apply.register
+    def _(self, call: TakeBack) -> Outcome:
+        there = self.branches.get(call.name)
+        if call.put is None:
+            if there is not None and there.life == call.life:
+                self.remove(call.name)
+        elif self.tags.get(call.name) == call.put:
+            self.tags.pop(call.name)
+            if call.before is not None:
+                self.tags[call.name] = call.before
         return Outcome.DONE
 
     @apply.register
@@ -653,6 +456,12 @@ class Truth:
         elif not there.versions and face != GOING_AWAY:
             there.versions[there.fork] = self.versions(there.parent)[there.fork]
 
+    def _headless(self, name: str, one: BranchTruth) -> set[tuple[str, str]]:
+        """Later remains than the fork pass for what followed one that was cleaned up."""
+        if one.versions or (name in self.residue and self.residue[name].lowest > one.fork):
+            return set()
+        return {("wrong-head" if name in self.residue else "ref-without-head", f"branch {name}")}
+
     def findings(self) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
         """What a check without patience must find and may find, as codes and subjects."""
         must: set[tuple[str, str]] = set()
@@ -662,9 +471,7 @@ class Truth:
             if one.state.ending:
                 must.add(("unfinished-delete", f"branch {name}"))
                 continue
-            if not one.versions:
-                code = "wrong-head" if name in self.residue else "ref-without-head"
-                must.add((code, f"branch {name}"))
+            must |= self._headless(name, one)
             if one.parent != MAIN and (above is None or above.life != one.parent_life):
                 must.add(("lost-parent", f"branch {name}"))
         for name in self.residue:
@@ -676,125 +483,3 @@ class Truth:
             elif self._may_dangle(tag):
                 may.add(("dangling-tag", f"tag {name}"))
         return must, may
-
-
-@dataclass(frozen=True)
-class Event:
-    """A call that ran from one moment to another; no outcome means that its process died."""
-
-    call: Call
-    began: int
-    ended: int
-    outcome: Outcome | None = None
-    identifier: object = None
-
-    def overlaps(self, other: Event) -> bool:
-        return self is not other and self.began <= other.ended and other.began <= self.ended
-
-
-def explanations(truth: Truth, events: list[Event], found: Found) -> Iterator[Truth]:
-    """Every truth that shows the refs that were found, and that some order of the calls, one at a
-    time, leads to with the outcomes they had.
-
-    A call that had ended before another began comes before it. A call that lost a race, and says
-    so, counts as not made; one whose process died may have got anywhere.
-    """
-    for after in _explain(truth, events, events, found):
-        if after.shows(found):
-            yield after
-
-
-def _explain(truth: Truth, left: list[Event], events: list[Event], found: Found) -> Iterator[Truth]:
-    if not left:
-        yield truth
-        return
-    for event in left:
-        rest = [other for other in left if other is not event]
-        if any(other.ended < event.began for other in rest):
-            continue
-        for after in _after(truth, event, events, found):
-            yield from _explain(after, rest, events, found)
-
-
-def _after(truth: Truth, event: Event, events: list[Event], found: Found) -> Iterator[Truth]:
-    if event.outcome is None:
-        yield from _got_anywhere(truth, event.call, found)
-        return
-    after = truth.copy()
-    if after.apply(event.call).allows(event.outcome) and _owns(after, event):
-        yield after
-    if any(event.overlaps(other) and _excuses(event, other) for other in events):
-        yield truth
-        name = getattr(event.call, "name", "")
-        if event.outcome is Outcome.NEEDED and name in truth.branches:
-            yield from _reopened(truth, name)
-
-
-def _reopened(truth: Truth, name: str) -> Iterator[Truth]:
-    """A refused deletion opens again what a dead one had marked."""
-    if truth.branches[name].state is State.DELETING:
-        after = truth.copy()
-        after.branches[name].state = State.OPEN
-        yield after
-
-
-def _owns(truth: Truth, event: Event) -> bool:
-    """Whether the branch that a create returned is the one that stands."""
-    if not isinstance(event.call, CreateBranch) or event.identifier is None:
-        return True
-    there = truth.branches[event.call.name]
-    if there.identifier is None:
-        there.identifier = event.identifier
-    return there.identifier == event.identifier
-
-
-def _excuses(event: Event, other: Event) -> bool:
-    """Whether a call at the same time explains that this one came to nothing."""
-    call, rival = event.call, other.call
-    if event.outcome is Outcome.CONFLICT:
-        return True
-    if isinstance(call, DeleteBranch):
-        if event.outcome is Outcome.NEEDED:
-            return isinstance(rival, CreateBranch | CreateTag | MoveTag | ShallowClone)
-        return event.outcome is Outcome.DONE and isinstance(rival, DeleteBranch | Mend)
-    if event.outcome is Outcome.TAKEN:
-        return type(rival) is type(call) and subject(rival) == subject(call)
-    return False
-
-
-def subject(call: Call) -> object:
-    return getattr(call, "name", getattr(call, "target", None))
-
-
-def _got_anywhere(truth: Truth, call: Call, found: Found) -> Iterator[Truth]:
-    """The truths that a call may leave whose process died."""
-    yield truth
-    fates = truth.fates(call)
-    for name, faces in fates.branches.items():
-        there = truth.branches.get(name)
-        for face in faces - {there.face if there else None}:
-            after = truth.copy()
-            after.adopt_branch(name, face, fates.born.get(name))
-            yield after
-    for name, tags in fates.tags.items():
-        for tag in tags - {truth.tags.get(name)}:
-            yield truth.with_tag(name, tag)
-    if isinstance(call, CreateTag | MoveTag) and call.name in found.tags:
-        yield truth.with_tag(call.name, found.tags[call.name])
-    if isinstance(call, CreateBranch) and call.name not in truth.branches:
-        yield from _written_too_late(truth, call, found)
-    whole = truth.copy()
-    if isinstance(call, ShallowClone | SetMetadata) and whole.apply(call) is Outcome.DONE:
-        yield whole
-
-
-def _written_too_late(truth: Truth, call: CreateBranch, found: Found) -> Iterator[Truth]:
-    """A ref whose writer died before it could see that its parent had gone."""
-    there = found.branches.get(call.name)
-    if there is not None and there.parent == call.source.branch not in (MAIN, *truth.branches):
-        after = truth.copy()
-        after.lives += 1
-        after.branches[call.name] = BranchTruth(
-            there.parent, -1, there.fork, after.lives, dict(there.metadata)
-        )
-        yield after

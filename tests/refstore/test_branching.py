@@ -96,7 +96,7 @@ class TestCreate:
         assert place.branch("a").values() == [1, 2, 3]
 
     def test_a_retry_after_a_cleanup_returns_the_branch_as_it_is(self, local_place: Place) -> None:
-        """Where the fork itself was cleaned away, versions younger than the ref are the branch's."""
+        """Where the fork was cleaned away, versions younger than the ref are the branch's."""
         local_place.create([1])
         store = local_place.store()
         first = store.create_branch("a")
