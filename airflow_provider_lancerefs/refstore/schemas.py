@@ -48,7 +48,7 @@ def parent_changed_columns_of_rewritten_rows(both: ThreeWay) -> Iterator[Refusal
     before, after = both.fork.fields, both.theirs.fields
     if after.keys() - before.keys():
         yield _diverged("the parent added columns that the branch's new rows lack", both)
-    reused = _reused_ids(both)
+    reused = _reused_ids(both.fork, both.theirs)
     if any(
         one in reused or not _only_renamed(before[one], after[one])
         for one in before.keys() & after.keys()
@@ -75,17 +75,19 @@ def replaced_while_parent_changed(both: ThreeWay) -> Iterator[Refusal]:
 
 def field_ids_clash(both: ThreeWay) -> Iterator[Refusal]:
     """An id of the final schema that a file of the other side carries with another meaning."""
-    final = both.ours.fields if both.branch.schema else both.theirs.fields
+    last = both.ours if both.branch.schema else both.theirs
+    final = last.fields
     standing = [
         fragment
         for number, fragment in both.theirs.fragments.items()
         if number not in both.branch.removed and number not in both.branch.rewrites
     ]
-    reused = _reused_ids(both)
+    reused = _reused_ids(both.fork, both.ours) | _reused_ids(both.fork, both.theirs)
     for snapshot, fragments in ((both.theirs, standing), (both.ours, both.branch.added)):
         for fragment in fragments:
             for one in fragment.field_ids & final.keys():
-                if one in reused or not _means_the_same(snapshot.fields.get(one), final[one]):
+                means_else = one in reused and snapshot is not last
+                if means_else or not _means_the_same(snapshot.fields.get(one), final[one]):
                     yield Refusal(
                         RefusalCode.FIELD_ID_CLASH,
                         f"Field {one} is {final[one].name!r} in the columns to be, and something "
@@ -160,18 +162,16 @@ def _only_renamed(before: SchemaField, after: SchemaField) -> bool:
     return _means_the_same(before, after) and before.nullable == after.nullable
 
 
-def _reused_ids(both: ThreeWay) -> set[int]:
-    """The ids that mean another column on one side than at the fork.
+def _reused_ids(fork: Snapshot, side: Snapshot) -> set[int]:
+    """The ids that mean another column on a side than at the fork.
 
     Lance gives the id of a dropped column to the next one if no data file holds it. So another name
     is a rename only where a file of the fork still holds the column under its id.
     """
     return {
         one
-        for side in (both.ours, both.theirs)
-        for one in both.fork.fields.keys() & side.fields.keys()
-        if both.fork.fields[one].name != side.fields[one].name
-        and not _is_held(both.fork, side, one)
+        for one in fork.fields.keys() & side.fields.keys()
+        if fork.fields[one].name != side.fields[one].name and not _is_held(fork, side, one)
     }
 
 

@@ -369,12 +369,13 @@ class OneDataset(RuleBasedStateMachine):
             if not self._half_gone(finding.code, finding.subject)
         }
         assert must <= found <= must | may, (must, may, found)
-        ageless = {one for one in must if one[0] in ("lost-parent", "wrong-head")}
-        assert ageless == {
+        ageless = {one for one in must if one[0] == "lost-parent"}
+        patient = {
             (one.code, one.subject)
             for one in self.store.check().findings
             if not self._half_gone(one.code, one.subject)
         }
+        assert patient == ageless, (patient, ageless)
 
     def _half_gone(self, code: str, about: str) -> bool:
         """Whether a finding is about files that are going, or that residue never had."""
@@ -397,13 +398,9 @@ class OneDataset(RuleBasedStateMachine):
         self.sound = True
 
     def repaired(self) -> None:
-        """Repair, and see that it mended everything.
-
-        A folder without a ref that another one needs waits for the next run: see the test below.
-        """
+        """Repair, and see that it mended everything."""
         allowed = self.truth.mended()
-        for _ in range(max(len(self.truth.residue), 1)):
-            self.impatient.check(repair=True, orphan_age=NOW)
+        self.impatient.check(repair=True, orphan_age=NOW)
         self.adopt(allowed, Repair())
         self.settled()
 
