@@ -365,6 +365,8 @@ class Truth:
                     found[name].add(None)
             elif not one.versions and name not in self.residue:
                 found[name] = {Face() if one.fork in self.versions(one.parent) else None}
+            elif not one.versions and self.residue[name].lowest <= one.fork:
+                found[name].add(Face() if one.fork in self.versions(one.parent) else None)
         return found
 
     def fates(self, call: Call) -> Fates:
