@@ -23,6 +23,7 @@ PINS := .venv-pins
 PROTO_DIR := airflow_provider_lancerefs/refstore/_proto
 PROTO_OUT ?= .
 ARGS ?=
+EXTRAS := airflow-spark,aws,openlineage,s3,spark
 
 .PHONY: help
 help:  ## list the verbs
@@ -37,7 +38,7 @@ $(READY): pyproject.toml constraints.txt
 	$(VENV)/bin/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	$(RUN) pip install -q -c constraints.txt pip
 	$(RUN) pip install -q -c constraints.txt --group dev
-	$(RUN) pip install -q -c constraints.txt --no-build-isolation -e '.[s3]'
+	$(RUN) pip install -q -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
 .PHONY: test
@@ -96,7 +97,7 @@ pins:  ## write constraints.txt anew, with the newest versions that fit together
 	$(PYTHON) -m venv --clear $(PINS)
 	$(PINS)/bin/python -m pip uninstall -q -y setuptools  # comes with some Pythons, and nothing here asks for it
 	$(PINS)/bin/python -m pip install -q --upgrade pip
-	$(PINS)/bin/python -m pip install -q --group dev -e '.[s3]'
+	$(PINS)/bin/python -m pip install -q --group dev -e '.[$(EXTRAS)]'
 	{ \
 		echo '# Everything the development environment holds, as resolved by the oldest supported Python.'; \
 		echo '# Written by `make pins`: to change a version, change its bound in pyproject.toml and run that.'; \
