@@ -42,6 +42,7 @@ from airflow_provider_lancerefs.refstore.committing import clone
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
 from airflow_provider_lancerefs.refstore.models import STATE_KEY
 from airflow_provider_lancerefs.refstore.storage import open_storage
+from tests.changes import before_each_change
 from tests.refstore.faults import CrashingDataset, Fuse
 
 if TYPE_CHECKING:
@@ -335,31 +336,11 @@ def _die_before_change(folder: str, number: int) -> None:
     """Kill this process before the n-th change below a folder that Python makes."""
     left = itertools.count(number - 1, -1)
 
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        change = _CHANGES.get(event)
-        if change is not None and change(folder, *arguments) and next(left) == 0:
+    def act() -> None:
+        if next(left) == 0:
             _die()
 
-    sys.addaudithook(watch)
-
-
-def _below(folder: str, path: object) -> bool:
-    return isinstance(path, str | os.PathLike) and os.fspath(path).startswith(folder)  # type: ignore[arg-type]
-
-
-def _creates(folder: str, path: object, mode: object, flags: int) -> bool:
-    writes = flags & (os.O_WRONLY | os.O_RDWR)
-    return bool(writes) and _below(folder, path) and not os.path.exists(path)  # type: ignore[arg-type]
-
-
-_CHANGES: Mapping[str, Callable[..., bool]] = {
-    "open": _creates,
-    "os.link": lambda folder, source, target, *_: _below(folder, target),
-    "os.rename": lambda folder, source, target, *_: _below(folder, target),
-    "os.remove": lambda folder, path, *_: _below(folder, path) and os.path.exists(path),
-    "os.mkdir": lambda folder, path, *_: _below(folder, path) and not os.path.exists(path),
-    "os.rmdir": lambda folder, path, *_: _below(folder, path) and not os.listdir(path),
-}
+    before_each_change(folder, act)
 
 
 def main() -> None:

@@ -1,0 +1,38 @@
+"""A few of the rows on PostgreSQL, which is what Airflow stands on in earnest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.airflow.conftest import DAGS
+from tests.airflow.gates import Gates
+from tests.airflow.postgres import postgres, programs
+from tests.airflow.processes import kill_task
+from tests.airflow.world import World, airflow_world
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.slow,
+    pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def on_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """An Airflow of its own."""
+    with (
+        postgres() as url,
+        airflow_world(tmp_path_factory.mktemp("airflow"), [DAGS], database=url) as world,
+    ):
+        yield world
+
+
+def test_a_killed_task_is_retried(on_postgres: World, gates: Gates) -> None:
+    """What the harness does on sqlite, it does here."""
+    run = on_postgres.api.trigger("toy", gates.holding("work"))
+    kill_task(gates["work"].wait())
+    gates["work"].open()
+    assert run.wait() == "success"
+    assert run.numbers()["work"] == 2
