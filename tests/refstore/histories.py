@@ -124,6 +124,7 @@ class HistoriesConflictError(Exception):
 
 def merge(fork: Table, ours: Table, theirs: Table) -> Table:
     """What comes of two histories since a fork; raises HistoriesConflictError."""
+    ours = _with_columns_of(fork, ours)
     columns = _merged_columns(fork, ours, theirs)
     rows = {}
     for key in fork.rows.keys() | ours.rows.keys() | theirs.rows.keys():
@@ -131,6 +132,23 @@ def merge(fork: Table, ours: Table, theirs: Table) -> Table:
         if row is not None:
             rows[key] = row
     return Table(columns, rows)
+
+
+def _with_columns_of(fork: Table, table: Table) -> Table:
+    """A table all of whose rows are new, in columns as they were, has the same columns.
+
+    Nothing tells them from others, should there have been others in between.
+    """
+    if [*table.types.items()] != [*fork.types.items()] or table.rows.keys() & fork.rows.keys():
+        return table
+    again = {
+        one.identity: old.identity for one, old in zip(table.columns, fork.columns, strict=True)
+    }
+    rows = {
+        key: replace(row, values={again[one]: row.values.get(one) for one in again})
+        for key, row in table.rows.items()
+    }
+    return Table(fork.columns, rows)
 
 
 def _merged_columns(fork: Table, ours: Table, theirs: Table) -> tuple[Column, ...]:

@@ -33,8 +33,12 @@ from tests.refstore.histories import (
     KEY,
     MILD,
     WORDS,
+    AddColumn,
+    Append,
     History,
     Named,
+    Operation,
+    Overwrite,
     Round,
     Side,
     Table,
@@ -136,18 +140,26 @@ def check_whole(side: Side) -> None:
 
 @dataclass(frozen=True)
 class Sides:
-    """A branch and its parent at the time of a publish, and what they have in common."""
+    """A branch and its parent at the time of a publish, and what they have in common.
+
+    `before` is how much the parent had done when the branch was made.
+    """
 
     fork: Table
     ours: Side
     theirs: Side
+    before: int
 
     @property
     def must_publish(self) -> bool:
         """Whether nothing that either did can stand in the way."""
-        mild = all(isinstance(one, MILD) for one in (*self.ours.done, *self.theirs.done))
+        mild = all(isinstance(one, MILD) for one in self._done)
         touched = [one.table.touched_since(self.fork) for one in (self.ours, self.theirs)]
         return mild and not touched[0] & touched[1]
+
+    @property
+    def _done(self) -> list[Operation]:
+        return [*self.ours.done, *self.theirs.done[self.before :]]
 
 
 def publish(sides: Sides, *, optimize_indices: bool) -> str:
@@ -199,6 +211,7 @@ def _check_published(sides: Sides, result: PublishResult) -> None:
     for version in range(max(theirs.versions) + 1, result.version):
         theirs.versions[version] = theirs.table
     theirs.table = merged
+    theirs.done += sides.ours.done
     theirs.note()
     check_whole(theirs)
 
@@ -235,22 +248,21 @@ def live(history: History, place: Place) -> list[str]:
     main = Side.create(place, stable=history.stable, text=history.text)
     for operation in history.before:
         main.apply(operation)
-    parent, fork = main, main.table
+    parent, fork, before = main, main.table, len(main.done)
     if history.parent is not None:
         parent = main.fork(history.parent.branch)
     outcomes = [_live_round(one, parent, main) for one in history.rounds]
     if history.parent is not None:
         steps = [(("branch" if who != "main" else who), one) for who, one in history.parent.steps]
         own = replace(history.parent, steps=tuple(steps))
-        outcomes.append(_finish(own, Sides(fork, parent, main), main))
+        outcomes.append(_finish(own, Sides(fork, parent, main, before), main))
     _check_the_end(main)
     return [*outcomes, *(f"pylance: {one[:60]}" for one in main.refused)]
 
 
 def _live_round(one: Round, parent: Side, main: Side) -> str:
     ours = parent.fork(one.branch)
-    parent.done.clear()
-    return _finish(one, Sides(parent.table, ours, parent), main)
+    return _finish(one, Sides(parent.table, ours, parent, len(parent.done)), main)
 
 
 def _finish(one: Round, sides: Sides, main: Side) -> str:
@@ -298,6 +310,30 @@ def test_a_publish_is_a_three_way_merge_or_refused(
         for outcome in live(history, Place(f"{root}/table")):
             note(outcome)
             event(outcome)
+
+
+FOUND = {
+    "a branch of a branch adds a column, the parent rows": History(
+        stable=False,
+        text=False,
+        before=(),
+        parent=Round("p", (("branch", Append(1, 0, False)), ("main", Append(1, 0, False)))),
+        rounds=(Round("b", (("branch", AddColumn("w", False)),)),),
+    ),
+    "columns replaced by the same ones, rows by none": History(
+        stable=True,
+        text=False,
+        before=(Overwrite(1, 0, False),),
+        parent=Round("p", (("branch", Overwrite(0, 0, False)), ("main", Append(1, 0, False)))),
+        rounds=(Round("b", (("branch", AddColumn("w", False)),)),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(FOUND))
+def test_a_history_that_was_told_wrongly_before(local_place: Place, name: str) -> None:
+    """Histories about which the model and the publish once did not agree."""
+    assert live(FOUND[name], local_place)
 
 
 def _numbers(**columns: list[int]) -> pa.Table:
