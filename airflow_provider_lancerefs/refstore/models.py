@@ -172,6 +172,15 @@ class BrokenRef:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedRef:
+    """A branch or tag as a listing shows it, unread. Whoever changes it changes the token."""
+
+    name: str
+    token: str
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class DatasetFile:
     """A file that a version needs: where it is, and its size where the manifest knows it."""
 

@@ -165,6 +165,27 @@ def look(dataset: Dataset, branch: Branch) -> Look:
     return Look(None, complete)
 
 
+def find_version(dataset: Dataset, branch: Branch) -> int | None:
+    """The parent's version that published this life of a branch, whether the branch stands or not.
+
+    None where the parent's history since the fork shows that none did; raises OutcomeUnknownError
+    where parts of it are gone.
+    """
+    noted = recorded(branch)
+    if noted is not None:
+        return noted.version
+    seen = look(dataset, branch)
+    if seen.found is not None:
+        return seen.found.version
+    if seen.complete and versions.find_head(dataset.storage, branch.parent) is not None:
+        return None
+    raise OutcomeUnknownError(
+        f"Whether {branch.name!r} was published cannot be known any more, for versions of "
+        f"{branch.parent} since its fork were cleaned up: compare the rows.",
+        ref=branch.name,
+    )
+
+
 def read_publication(dataset: Dataset, branch: Branch, number: int) -> Publication | None:
     """The publication of a branch that a version of its parent is, if it is one."""
     manifest = _manifest(dataset, branch.parent, number)

@@ -35,6 +35,7 @@ from airflow_provider_lancerefs.refstore.models import (
     Branch,
     BranchState,
     BrokenRef,
+    ListedRef,
     RefKind,
     Tag,
 )
@@ -61,6 +62,10 @@ class RefEntry:
     name: str
     entry: Entry
     sound: bool = True
+
+    @property
+    def listed(self) -> ListedRef:
+        return ListedRef(self.name, self.entry.token, self.entry.modified)
 
 
 def find_branch(storage: Storage, name: str) -> Branch | None:
@@ -101,26 +106,26 @@ def read_branches(storage: Storage, listed: Iterable[RefEntry]) -> list[Branch |
     """The branches of a listing; those deleted since are left out, the unreadable are broken."""
     found = [*listed]
     paths = {one.entry.path: one.name for one in found if one.sound}
-    branches: list[Branch | BrokenRef] = _unsound("branch", found)
-    for path, blob in storage.read_many(paths).items():
-        try:
-            branches.append(_branch(paths[path], blob))
-        except FormatError as error:
-            branches.append(BrokenRef("branch", paths[path], str(error), blob.data))
-    return branches
+    return [*_unsound("branch", found), *_read_branches(storage, paths)]
 
 
 def read_tags(storage: Storage, listed: Iterable[RefEntry]) -> list[Tag | BrokenRef]:
     """The tags of a listing; those deleted since are left out, the unreadable are broken."""
     found = [*listed]
     paths = {one.entry.path: one.name for one in found if one.sound}
-    tags: list[Tag | BrokenRef] = _unsound("tag", found)
-    for path, blob in storage.read_many(paths).items():
-        try:
-            tags.append(decode_tag(paths[path], blob.data, blob.token))
-        except FormatError as error:
-            tags.append(BrokenRef("tag", paths[path], str(error), blob.data))
-    return tags
+    return [*_unsound("tag", found), *_read_tags(storage, paths)]
+
+
+def find_branches(storage: Storage, names: Iterable[str]) -> list[Branch | BrokenRef]:
+    """The branches of these names that there are, in one round of requests."""
+    return _read_branches(
+        storage, {layout.branch_ref(check_branch_name(name)): name for name in names}
+    )
+
+
+def find_tags(storage: Storage, names: Iterable[str]) -> list[Tag | BrokenRef]:
+    """The tags of these names that there are, in one round of requests."""
+    return _read_tags(storage, {layout.tag_ref(check_tag_name(name)): name for name in names})
 
 
 def create(storage: Storage, ref: _Ref) -> _Ref:
@@ -210,6 +215,26 @@ def _is_text(value: object) -> bool:
 
 def _branch(name: str, blob: Blob) -> Branch:
     return replace(decode_branch(name, blob.data, blob.token), written=blob.modified)
+
+
+def _read_branches(storage: Storage, paths: Mapping[str, str]) -> list[Branch | BrokenRef]:
+    branches: list[Branch | BrokenRef] = []
+    for path, blob in storage.read_many(paths).items():
+        try:
+            branches.append(_branch(paths[path], blob))
+        except FormatError as error:
+            branches.append(BrokenRef("branch", paths[path], str(error), blob.data))
+    return branches
+
+
+def _read_tags(storage: Storage, paths: Mapping[str, str]) -> list[Tag | BrokenRef]:
+    tags: list[Tag | BrokenRef] = []
+    for path, blob in storage.read_many(paths).items():
+        try:
+            tags.append(decode_tag(paths[path], blob.data, blob.token))
+        except FormatError as error:
+            tags.append(BrokenRef("tag", paths[path], str(error), blob.data))
+    return tags
 
 
 def _stamped(ref: _Ref) -> _Ref:

@@ -15,6 +15,7 @@ from airflow_provider_lancerefs.refstore import (
     expiring,
     files,
     history,
+    publications,
     publishing,
     refs,
     tagging,
@@ -29,6 +30,7 @@ from airflow_provider_lancerefs.refstore.models import (
     BrokenRef,
     DatasetFile,
     Expiry,
+    ListedRef,
     LogEntry,
     PublishResult,
     Report,
@@ -100,6 +102,14 @@ class RefStore:
         """The names alone: one request per thousand."""
         return sorted(one.name for one in refs.list_branches(self._dataset.storage) if one.sound)
 
+    def list_branches(self) -> list[ListedRef]:
+        """Every branch but main, unread: one request per thousand."""
+        return [one.listed for one in refs.list_branches(self._dataset.storage) if one.sound]
+
+    def find_branches(self, names: Iterable[str]) -> list[Branch | BrokenRef]:
+        """Those of these branches that there are, one request each and all at once."""
+        return refs.find_branches(self._dataset.storage, names)
+
     def branch(self, name: str) -> Branch:
         """One branch; raises RefNotFoundError, or FormatError if its file cannot be read."""
         return refs.read_branch(self._dataset.storage, name)
@@ -112,6 +122,14 @@ class RefStore:
     def tag_names(self) -> list[str]:
         """The names alone: one request per thousand."""
         return sorted(one.name for one in refs.list_tags(self._dataset.storage) if one.sound)
+
+    def list_tags(self) -> list[ListedRef]:
+        """Every tag, unread: one request per thousand."""
+        return [one.listed for one in refs.list_tags(self._dataset.storage) if one.sound]
+
+    def find_tags(self, names: Iterable[str]) -> list[Tag | BrokenRef]:
+        """Those of these tags that there are, one request each and all at once."""
+        return refs.find_tags(self._dataset.storage, names)
 
     def tag(self, name: str) -> Tag:
         """One tag, in one request; raises RefNotFoundError, or FormatError."""
@@ -183,6 +201,13 @@ class RefStore:
             progress,
         )
         return publishing.publish(self._dataset, branch, request)
+
+    def find_publication(self, branch: Branch) -> int | None:
+        """The version of the parent that published this life of a branch, which may be gone by now.
+
+        Raises OutcomeUnknownError where versions since its fork were cleaned up and none shows it.
+        """
+        return publications.find_version(self._dataset, branch)
 
     def diff(self, old: AnyRevision, new: AnyRevision) -> Difference:
         """What one version has over another: fragments, files, rows and columns."""
