@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 
 from airflow_provider_lancerefs.refstore import layout, refs, versions
 from airflow_provider_lancerefs.refstore.committing import clone
@@ -96,8 +97,9 @@ def complete(dataset: Dataset, branch: Branch) -> None:
         return
     if manifests:
         others = [one for one in entries if not one.path.endswith(f"-{identity(branch)}.txn")]
-        if min(manifests) > branch.parent_version or _written_since(branch, others):
-            raise _in_the_way(dataset, branch)
+        cleaned_up = min(manifests) > branch.parent_version and not _precede(others, branch)
+        if cleaned_up or _written_since(branch, others):
+            raise _in_the_way(branch)
         _reclaim(dataset, branch, entries)
     try:
         clone(dataset, branch.source, dataset, branch.name, identity(branch))
@@ -133,6 +135,22 @@ def is_fork(dataset: Dataset, branch: Branch, manifests: Mapping[int, Entry]) ->
     return manifest.branch == branch.name and any(
         base.is_dataset_root and (base.name or MAIN) == branch.parent
         for base in manifest.bases.values()
+    )
+
+
+def starts_from_another(branch: Branch, manifests: Mapping[int, Entry]) -> bool:
+    """Whether manifests that lack the fork are remains of another life, and none of this one."""
+    return branch.made_here and (
+        _precede(manifests.values(), branch)
+        or all(one.modified < branch.created_at - CLOCK_TICK for one in manifests.values())
+    )
+
+
+def _precede(entries: Iterable[Entry], branch: Branch) -> bool:
+    """Whether files are older than a ref that nobody has rewritten, by the storage's own clock."""
+    written = branch.written
+    return (
+        branch.untouched and written is not None and all(one.modified < written for one in entries)
     )
 
 
@@ -216,7 +234,7 @@ def _reclaim(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> None
     names = [one.name for one in refs.list_branches(dataset.storage)]
     own = [entry for entry in entries if layout.owner(entry.path, names) == branch.name]
     if not own or now() - max(entry.modified for entry in own) < dataset.grace:
-        raise _in_the_way(dataset, branch)
+        raise _in_the_way(branch, dataset.grace)
     dataset.storage.delete_many(sorted(own, key=_newest_manifest_first))
 
 
@@ -225,10 +243,11 @@ def _newest_manifest_first(entry: Entry) -> int:
     return -(layout.manifest_number(entry.path) or 2**64)
 
 
-def _in_the_way(dataset: Dataset, branch: Branch) -> ConflictError:
+def _in_the_way(branch: Branch, grace: timedelta | None = None) -> ConflictError:
+    wait = f", or try again once they are older than {grace}" if grace else ""
     return ConflictError(
         f"Files of another life of the branch {branch.name!r} are in the way: choose another name, "
-        f"or delete the branch, or try again once they are older than {dataset.grace}.",
+        f"or delete the branch{wait}.",
         ref=branch.name,
     )
 

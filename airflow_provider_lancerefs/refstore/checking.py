@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -145,8 +145,7 @@ def _headless_branches(survey: Survey) -> Iterator[Wrong]:
         manifests = survey.manifests(branch.name)
         if branch.state.ending or young:
             continue
-        cleaned_up = bool(manifests) and min(manifests) > branch.parent_version
-        if cleaned_up or (manifests and branching.is_fork(survey.dataset, branch, manifests)):
+        if manifests and _are_of_this_life(survey, branch, manifests):
             continue
         subject = f"branch {branch.name}"
         if manifests:
@@ -179,6 +178,12 @@ def _headless_branches(survey: Survey) -> Iterator[Wrong]:
                 ),
                 partial(refs.remove, survey.dataset.storage, branch),
             )
+
+
+def _are_of_this_life(survey: Survey, branch: Branch, manifests: Mapping[int, Entry]) -> bool:
+    if min(manifests) > branch.parent_version:
+        return not branching.starts_from_another(branch, manifests)
+    return branching.is_fork(survey.dataset, branch, manifests)
 
 
 def _lost_parents(survey: Survey) -> Iterator[Wrong]:

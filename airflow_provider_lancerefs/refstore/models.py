@@ -114,6 +114,11 @@ class Branch:
         return self.extra.get(FORK_ID) == self.life and bool(_HEX_UUID.fullmatch(self.life))
 
     @property
+    def untouched(self) -> bool:
+        """Whether the ref file is still the one that made the branch, so that it dates its life."""
+        return self.made_here and self.extra.get(WRITE_ID) == self.extra.get(FORK_ID)
+
+    @property
     def state_since(self) -> datetime:
         """When the branch came into its state; its creation where nobody noted it."""
         try:

@@ -24,6 +24,7 @@ from airflow_provider_lancerefs.refstore.errors import (
     RefNotFoundError,
 )
 from airflow_provider_lancerefs.refstore.models import (
+    FORK_ID,
     PIN_KEY,
     PROTECTED_KEY,
     RESERVED_PREFIX,
@@ -130,7 +131,7 @@ def find_tags(storage: Storage, names: Iterable[str]) -> list[Tag | BrokenRef]:
 
 def create(storage: Storage, ref: _Ref) -> _Ref:
     """Write a new ref file; raises AlreadyExistsError where the name is taken."""
-    made = _stamped(ref)
+    made = _stamped(ref, ref.extra.get(FORK_ID))
     return replace(made, token=storage.put_new(_path(ref), _encode(made)).token)
 
 
@@ -237,9 +238,9 @@ def _read_tags(storage: Storage, paths: Mapping[str, str]) -> list[Tag | BrokenR
     return tags
 
 
-def _stamped(ref: _Ref) -> _Ref:
+def _stamped(ref: _Ref, stamp: object = None) -> _Ref:
     """A ref whose bytes no other write has: equal bytes would make a stale token look fresh."""
-    return replace(ref, extra={**ref.extra, WRITE_ID: uuid.uuid4().hex})
+    return replace(ref, extra={**ref.extra, WRITE_ID: stamp or uuid.uuid4().hex})
 
 
 def _listed(folder: str, storage: Storage, check: Callable[[str], str]) -> list[RefEntry]:

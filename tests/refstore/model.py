@@ -52,6 +52,7 @@ class Truth:
     clones: dict[str, CloneTruth] = field(default_factory=dict)
     residue: dict[str, Residue] = field(default_factory=dict)
     lives: int = 0
+    rewritten: frozenset[str] = frozenset()  # the branches whose ref no longer dates their life
 
     def copy(self) -> Truth:
         return Truth(
@@ -64,6 +65,7 @@ class Truth:
             dict(self.clones),
             dict(self.residue),
             self.lives,
+            self.rewritten,
         )
 
     def with_tag(self, name: str, tag: TagTruth | None) -> Truth:
@@ -185,10 +187,14 @@ class Truth:
             return Outcome.TAKEN
         return self._complete(call.name, there, patient=call.patient)
 
+    def _undated(self, name: str, there: BranchTruth) -> bool:
+        """Whether remains may be what followed a fork that was cleaned up, for all one can tell."""
+        return self.residue[name].lowest > there.fork and name in self.rewritten
+
     def _complete(self, name: str, there: BranchTruth, *, patient: bool) -> Outcome:
         if there.versions:
             return Outcome.DONE
-        if name in self.residue and (patient or self.residue[name].lowest > there.fork):
+        if name in self.residue and (patient or self._undated(name, there)):
             return Outcome.CONFLICT
         rows = self.versions(there.parent).get(there.fork)
         if rows is None:
@@ -365,7 +371,7 @@ class Truth:
                     found[name].add(None)
             elif not one.versions and name not in self.residue:
                 found[name] = {Face() if one.fork in self.versions(one.parent) else None}
-            elif not one.versions and self.residue[name].lowest <= one.fork:
+            elif not one.versions and not self._undated(name, one):
                 found[name].add(Face() if one.fork in self.versions(one.parent) else None)
         return found
 
@@ -459,8 +465,8 @@ class Truth:
             there.versions[there.fork] = self.versions(there.parent)[there.fork]
 
     def _headless(self, name: str, one: BranchTruth) -> set[tuple[str, str]]:
-        """Later remains than the fork pass for what followed one that was cleaned up."""
-        if one.versions or (name in self.residue and self.residue[name].lowest > one.fork):
+        """Later remains may pass for what followed a fork that was cleaned up."""
+        if one.versions or (name in self.residue and self._undated(name, one)):
             return set()
         return {("wrong-head" if name in self.residue else "ref-without-head", f"branch {name}")}
 
@@ -474,6 +480,8 @@ class Truth:
                 must.add(("unfinished-delete", f"branch {name}"))
                 continue
             must |= self._headless(name, one)
+            if name in self.residue and not one.versions:
+                may.add(("wrong-head", f"branch {name}"))
             if one.parent != MAIN and (above is None or above.life != one.parent_life):
                 must.add(("lost-parent", f"branch {name}"))
         for name in self.residue:

@@ -125,6 +125,15 @@ class Disk:
                     found[os.path.relpath(child.path, self.root)] = stamp(status)
         return found
 
+    def rewritten(self) -> frozenset[str]:
+        """The branches whose ref was written again after the call that made them."""
+        refs = self.refs("branch")
+        return frozenset(
+            name
+            for name, one in refs.items()
+            if "forkId" not in one or one["forkId"] != one["writeId"]
+        )
+
     def found(self, spoilt: Mapping[str, set[tuple[int, int]]]) -> Found:
         """The refs; manifests with a known stamp are no head, for they were there before."""
         return Found(
@@ -431,7 +440,8 @@ class OneDataset(RuleBasedStateMachine):
         self.look_at_residue()
 
     def look_at_residue(self) -> None:
-        """Which manifests without a ref are still there."""
+        """Which manifests without a ref are still there, and which refs date their life."""
+        self.truth.rewritten = self.disk.rewritten()
         for name in list(self.spoilt):
             left = {
                 number

@@ -106,6 +106,15 @@ def residue(dataset: Dataset) -> None:
     refs.remove(dataset.storage, written(dataset, "new", 666, source="main@1"))
 
 
+def cleaned_residue(dataset: Dataset) -> None:
+    """The same, of a life whose history was cleaned up, the version that it began with included."""
+    branch = written(dataset, "new", 666, source="main@1")
+    place(dataset).branch("new").open().cleanup_old_versions(
+        older_than=NO_TIME, delete_unverified=True
+    )
+    refs.remove(dataset.storage, branch)
+
+
 def configured_branch(dataset: Dataset) -> None:
     """A branch whose manifest holds a map: protobuf writes its entries in any order."""
     settings = {f"setting {number}": "on" for number in range(8)}
@@ -268,6 +277,9 @@ ON_DISK = {
     ),
     "create over residue": Scenario(
         "create over residue", residue, made("main", 2, [1, 2, 3]), branches=("new",)
+    ),
+    "create over cleaned residue": Scenario(
+        "create over residue", cleaned_residue, made("main", 2, [1, 2, 3]), branches=("new",)
     ),
     "delete": DELETE,
     "delete around a nested branch": replace(DELETE, prepare=nested_branches),
