@@ -22,6 +22,15 @@ class ApiError(RuntimeError):
     """Airflow refused a request."""
 
 
+def healthy(url: str) -> bool:
+    """Whether every component has been heard of lately."""
+    try:
+        parts = httpx.get(f"{url}/api/v2/monitor/health", trust_env=False).json()
+    except httpx.TransportError:
+        return False
+    return {part["status"] for part in parts.values()} == {"healthy"}
+
+
 class AirflowApi:
     """One logged-in user."""
 
@@ -51,14 +60,6 @@ class AirflowApi:
         if answer.is_error:
             raise ApiError(f"{method} {path}: {answer.status_code} {answer.text[:2000]}")
         return answer.json() if answer.content else None
-
-    def healthy(self) -> bool:
-        """Whether every component has been heard of lately."""
-        try:
-            parts = self._client.get("/api/v2/monitor/health").json()
-        except httpx.TransportError:
-            return False
-        return {part["status"] for part in parts.values()} == {"healthy"}
 
     def dag_ids(self) -> set[str]:
         return {dag["dag_id"] for dag in self.call("GET", "dags", limit=100)["dags"]}

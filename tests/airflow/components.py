@@ -45,9 +45,9 @@ class Components:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
-    def sessions(self) -> set[int]:
+    def sessions(self) -> frozenset[int]:
         """The sessions by which every descendant is found."""
-        return {process.pid for process in self._processes.values()}
+        return frozenset(process.pid for process in self._processes.values())
 
     def log(self, name: str) -> Path:
         return self._configuration.home / f"{name}.log"
@@ -81,11 +81,11 @@ class Components:
         with contextlib.suppress(TimeoutError):
             until(lambda: not self._alive(), "the end of Airflow", STOP_SECONDS)
         self._signal_all(signal.SIGKILL)
+        for process in self._processes.values():
+            process.wait(STOP_SECONDS)
         until(lambda: not self._alive(), "the death of Airflow", STOP_SECONDS)
 
     def _alive(self) -> bool:
-        for process in self._processes.values():
-            process.poll()  # reaps it
         return bool(members(self.sessions))
 
     def _signal_all(self, number: signal.Signals) -> None:

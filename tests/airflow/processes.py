@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def all_processes() -> list[Process]:
     return [process for process in map(look, pids) if process is not None]
 
 
-def members(sessions: set[int]) -> list[Process]:
+def members(sessions: Set[int]) -> list[Process]:
     """The living processes of some sessions."""
     return [one for one in all_processes() if one.session in sessions and one.alive]
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-import pytest
-
 from tests.airflow.gates import Gates
+from tests.airflow.marks import REAL_AIRFLOW
 from tests.airflow.processes import command_line, kill_task, kill_worker, members
-from tests.airflow.waiting import until
 from tests.airflow.world import World
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+pytestmark = REAL_AIRFLOW
 
 
 def test_a_run_is_held_at_a_gate(airflow: World, gates: Gates) -> None:
@@ -19,7 +15,7 @@ def test_a_run_is_held_at_a_gate(airflow: World, gates: Gates) -> None:
     run = airflow.api.trigger("toy", gates.holding("work"))
     pid = gates["work"].wait()
     assert run.states()["work"] == "running"
-    assert pid in {process.pid for process in members(airflow.components.sessions)}
+    assert pid in {process.pid for process in members(airflow.sessions)}
     gates["work"].open()
     assert run.wait() == "success"
     assert run.xcom("work") == 0
@@ -73,14 +69,3 @@ def test_a_mapped_index_fails(airflow: World) -> None:
     assert run.wait() == "failed"
     assert run.states() == {"work[0]": "success", "work[1]": "failed", "work[2]": "success"}
     assert "index 1 fails" in run.log(("work", 1))
-
-
-def test_a_backfill_of_ten(airflow: World) -> None:
-    """A backfill makes and ends its ten runs."""
-    api = airflow.api
-    api.pause("toy_daily", False)
-    first, last = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 10, tzinfo=UTC)
-    backfill = api.backfill("toy_daily", first, last)
-    until(lambda: api.backfilled("toy_daily", backfill), "the backfill's end", 180)
-    runs = [run for run in api.runs("toy_daily") if run.run_id.startswith("backfill")]
-    assert [run.state() for run in runs] == ["success"] * 10

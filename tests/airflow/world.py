@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from tests.airflow.api import AirflowApi
+from tests.airflow.api import AirflowApi, healthy
 from tests.airflow.components import Components, migrate, running
 from tests.airflow.configuration import Configuration
 from tests.airflow.waiting import until
@@ -18,15 +19,21 @@ START_SECONDS = 180
 
 @dataclass(frozen=True)
 class World:
-    """A running Airflow, and a way to talk to it."""
+    """A running Airflow, and a way to talk to it.
 
-    configuration: Configuration
-    components: Components
-    api: AirflowApi
+    Every process of it belongs to one of `sessions`.
+    """
 
-    @property
-    def home(self) -> Path:
-        return self.configuration.home
+    home: Path
+    url: str
+    password: str = field(repr=False)
+    sessions: frozenset[int]
+
+    @cached_property
+    def api(self) -> AirflowApi:
+        api = AirflowApi(self.url, self.password)
+        api.log_in()
+        return api
 
 
 @contextlib.contextmanager
@@ -51,20 +58,20 @@ def airflow_world(
     )
     configuration.prepare()
     migrate(configuration)
-    api = AirflowApi(configuration.url, configuration.password)
-    with contextlib.closing(api), running(configuration) as components:
-        _wait_until_up(api, components)
-        _wait_until_parsed(api, _dag_files(folders))
-        yield World(configuration, components, api)
+    with running(configuration) as components:
+        _wait_until_up(components, configuration.url)
+        world = World(home, configuration.url, configuration.password, components.sessions)
+        with contextlib.closing(world.api):
+            _wait_until_parsed(world.api, _dag_files(folders))
+            yield world
 
 
-def _wait_until_up(api: AirflowApi, components: Components) -> None:
+def _wait_until_up(components: Components, url: str) -> None:
     def up() -> bool:
         components.check()
-        return api.healthy()
+        return healthy(url)
 
     until(up, "a healthy Airflow", START_SECONDS)
-    api.log_in()
 
 
 def _wait_until_parsed(api: AirflowApi, files: set[Path]) -> None:
