@@ -1,0 +1,177 @@
+"""Columns as Spark and as Arrow know them, in both directions.
+
+Spark has fewer types than Arrow, so a table's own schema decides what is written: what Spark hands
+over is cast to it, and nothing that would lose data passes. A vector of fixed size is an array in
+Spark; its size travels in the column's metadata, under the key that the JVM connector uses too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as spark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VECTOR_SIZE = "arrow.fixed-size-list.size"
+ROW_ADDRESS = "_rowaddr"
+_UTC = "UTC"
+_LARGEST_DECIMAL = 38
+_BLOB_MARKS = (b"lance-encoding:blob", b"ARROW:extension:name")
+
+
+_ATOMS = (
+    spark.BinaryType,
+    spark.BooleanType,
+    spark.ByteType,
+    spark.DateType,
+    spark.DayTimeIntervalType,
+    spark.DecimalType,
+    spark.DoubleType,
+    spark.FloatType,
+    spark.IntegerType,
+    spark.LongType,
+    spark.NullType,
+    spark.ShortType,
+    spark.StringType,
+    spark.TimeType,
+    spark.TimestampNTZType,
+    spark.TimestampType,
+)
+
+
+class NoCounterpartError(TypeError):
+    """A column whose type only one of the two sides has."""
+
+
+def spark_schema(schema: pa.Schema) -> spark.StructType:
+    """The table's columns as Spark sees them; raises NoCounterpartError naming the column."""
+    return spark.StructType([_spark_field(field, field.name) for field in schema])
+
+
+def arrow_schema(schema: spark.StructType) -> pa.Schema:
+    """The columns that a new table gets from a data frame."""
+    import pyarrow as pa
+
+    return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
+
+
+def batch_schema(schema: spark.StructType) -> pa.Schema:
+    """What Spark demands of the batches that a data source reads."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone=_UTC)
+
+
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows with the columns, order and types of a schema; raises ArrowInvalid."""
+    import pyarrow as pa
+
+    columns = [_cast(batch.column(field.name), field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    import pyarrow as pa
+
+    if column.null_count and not field.nullable:
+        raise pa.ArrowInvalid(f"the column {field.name!r} takes no nulls")
+    if column.type.equals(field.type):
+        return column
+    if pa.types.is_dictionary(field.type):
+        return column.cast(field.type.value_type).dictionary_encode().cast(field.type)
+    return column.cast(field.type)
+
+
+def _spark_field(field: pa.Field, path: str) -> spark.StructField:
+    import pyarrow as pa
+
+    marks = [mark for mark in _BLOB_MARKS if mark in (field.metadata or {})]
+    if marks or isinstance(field.type, pa.BaseExtensionType):
+        raise NoCounterpartError(f"{path!r} is a blob or of an extension type")
+    sized = pa.types.is_fixed_size_list(field.type)
+    metadata = {VECTOR_SIZE: field.type.list_size} if sized else None
+    return spark.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata)
+
+
+def _spark_type(kind: pa.DataType, path: str) -> spark.DataType:
+    import pyarrow as pa
+
+    for is_kind, name in _plain_types():
+        if is_kind(kind):
+            return name()
+    if pa.types.is_decimal(kind) and kind.precision <= _LARGEST_DECIMAL and kind.scale >= 0:
+        return spark.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_uint64(kind):
+        return spark.DecimalType(20, 0)
+    if pa.types.is_timestamp(kind):
+        return spark.TimestampType() if kind.tz else spark.TimestampNTZType()
+    if pa.types.is_dictionary(kind):
+        return _spark_type(kind.value_type, path)
+    return _spark_nested(kind, path)
+
+
+def _spark_nested(kind: pa.DataType, path: str) -> spark.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return spark.StructType([_spark_field(field, f"{path}.{field.name}") for field in kind])
+    if pa.types.is_map(kind):
+        key, item = (_spark_type(one, path) for one in (kind.key_type, kind.item_type))
+        return spark.MapType(key, item, kind.item_field.nullable)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return spark.ArrayType(_spark_type(kind.value_type, path))
+    raise NoCounterpartError(f"{path!r} is of the Arrow type {kind}, which Spark does not have")
+
+
+def _arrow_field(field: spark.StructField, path: str) -> pa.Field:
+    """Nullable whatever the frame says: it says so of literals too, and later frames have nulls."""
+    import pyarrow as pa
+
+    size = (field.metadata or {}).get(VECTOR_SIZE)
+    kind = _arrow_type(field.dataType, path)
+    if size is None or not isinstance(field.dataType, spark.ArrayType):
+        return pa.field(field.name, kind)
+    if not isinstance(size, int) or size < 1:
+        raise NoCounterpartError(f"{path!r} has {VECTOR_SIZE} {size!r}, which is no size")
+    return pa.field(field.name, pa.list_(kind.value_type, size))
+
+
+def _arrow_type(kind: spark.DataType, path: str) -> pa.DataType:
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    if isinstance(kind, spark.StructType):
+        return pa.struct([_arrow_field(one, f"{path}.{one.name}") for one in kind.fields])
+    if isinstance(kind, spark.ArrayType):
+        return pa.list_(_arrow_type(kind.elementType, path))
+    if isinstance(kind, spark.MapType):
+        return pa.map_(_arrow_type(kind.keyType, path), _arrow_type(kind.valueType, path))
+    if isinstance(kind, _ATOMS):
+        return to_arrow_type(kind, timezone=_UTC)
+    raise NoCounterpartError(
+        f"{path!r} is of the Spark type {kind.simpleString()}, which Lance does not have"
+    )
+
+
+def _plain_types() -> Iterator[tuple[Callable[[pa.DataType], bool], type[spark.DataType]]]:
+    from pyarrow import types
+
+    yield types.is_boolean, spark.BooleanType
+    yield types.is_int8, spark.ByteType
+    yield from ((one, spark.ShortType) for one in (types.is_int16, types.is_uint8))
+    yield from ((one, spark.IntegerType) for one in (types.is_int32, types.is_uint16))
+    yield from ((one, spark.LongType) for one in (types.is_int64, types.is_uint32))
+    yield from ((one, spark.FloatType) for one in (types.is_float16, types.is_float32))
+    yield types.is_float64, spark.DoubleType
+    yield from ((one, spark.StringType) for one in (types.is_string, types.is_large_string))
+    yield from (
+        (one, spark.BinaryType)
+        for one in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    )
+    yield types.is_date, spark.DateType
+    yield types.is_time, spark.TimeType
+    yield types.is_duration, spark.DayTimeIntervalType
+    yield types.is_null, spark.NullType

@@ -1,0 +1,233 @@
+"""The handle by which a job reads and writes its run's branch, without knowing which that is."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from airflow_provider_lancerefs.refstore import (
+    ConflictError,
+    InvalidInputError,
+    LanceRefsError,
+    RefStore,
+    Revision,
+    errors,
+)
+from airflow_provider_lancerefs.refstore.names import MAIN
+from airflow_provider_lancerefs.refstore.storage import normalise_uri
+from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS
+from airflow_provider_lancerefs.spark.landings import find_landing
+from airflow_provider_lancerefs.spark.options import Place, storage_of
+from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
+from airflow_provider_lancerefs.spark.preparing import dataset_at, standing_branch
+from airflow_provider_lancerefs.spark.source import FORMAT, configured_storage, register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MODES = ("append", "overwrite")
+_MERGES = 3
+_FEWEST_ROWS, _MOST_ROWS = 65_536, 1_048_576
+_OUR_ERROR = re.compile(r"airflow_provider_lancerefs\.refstore\.errors\.(\w+): (.+)")
+
+_lock = threading.Lock()
+_written: Counter[tuple[str, str]] = Counter()
+
+
+class LanceRun:
+    """The datasets of a run, each on the run's branch, by name.
+
+    Every write is one commit, made once: run again after a crash, the job finds what it committed.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        order: Order,
+        storages: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._order = order
+        self._storages = {"": configured_storage(spark), **(storages or {})}
+        register(spark, storages)
+        for one in order.datasets.values():
+            standing_branch(dataset_at(self._place(one)), one.branch, one.life)
+
+    @classmethod
+    def current(cls, spark: SparkSession | None = None) -> LanceRun:
+        """The run that this job was submitted for, from Spark's configuration.
+
+        Raises RefNotFoundError if a branch of it is gone, InvalidInputError if there is no run.
+        """
+        session = spark or _session()
+        text = session.conf.get(RUN_CONF, None)
+        if text is None:
+            raise InvalidInputError(
+                f"This job was not submitted for a run, for {RUN_CONF} is not in its "
+                "configuration: use LanceRun.open(dataset, branch=...)."
+            )
+        return cls(session, Order.from_json(text))
+
+    @classmethod
+    def open(
+        cls,
+        dataset: str | Mapping[str, str],
+        branch: str = MAIN,
+        storage_options: Mapping[str, str] | None = None,
+        spark: SparkSession | None = None,
+    ) -> LanceRun:
+        """The same for a script run by hand.
+
+        Args:
+            dataset: A dataset's URI, which then goes by the last part of it without '.lance', or
+                several by name.
+            branch: The branch of each.
+            storage_options: pylance's own keys.
+            spark: The session; the active one by default.
+        """
+        given = {_name_of(dataset): dataset} if isinstance(dataset, str) else dict(dataset)
+        places = {name: BranchOf(normalise_uri(uri), branch) for name, uri in given.items()}
+        storages = {one.uri: dict(storage_options or {}) for one in places.values()}
+        order = Order(places, uuid.uuid4().hex)
+        return cls(spark or _session(), order, storages if storage_options else None)
+
+    def __repr__(self) -> str:
+        return f"LanceRun({', '.join(map(repr, self._order.datasets))})"
+
+    def read(self, name: str, columns: Iterable[str] | None = None) -> DataFrame:
+        """A dataset as the run's branch shows it now; the frame keeps to that version."""
+        one = self._dataset(name)
+        wanted = None if columns is None else list(columns)
+        options = {"rows_per_partition": str(self._rows_per_partition(one))}
+        return self._load(one, options, wanted)
+
+    def write(self, df: DataFrame, name: str, mode: str = "append") -> str:
+        """Append to a dataset, or overwrite it, on the run's branch; the revision that it makes.
+
+        Raises InvalidInputError if the frame does not fit, ConflictError if the branch takes no
+        more writes, OutcomeUnknownError if it is not known whether rows were written.
+        """
+        if mode not in _MODES:
+            raise InvalidInputError(f"A mode is 'append' or 'overwrite', not {mode!r}.")
+        one = self._dataset(name)
+
+        def save(write_id: str) -> None:
+            self._save(df, one, mode, {"write_id": write_id})
+
+        return self._once(name, save)
+
+    def merge(self, df: DataFrame, name: str, on: Iterable[str]) -> str:
+        """Replace the rows whose key a row of the frame has, and add the frame's other rows.
+
+        Rows are matched and written on executors. A key with a null in it matches nothing. The
+        frame has to have one row for each key; raises InvalidInputError where two replace one row.
+        """
+        one, keys = self._dataset(name), [on] if isinstance(on, str) else list(on)
+        missing = [key for key in keys if key not in df.columns]
+        if missing or not keys or ROW_ADDRESS in df.columns:
+            raise InvalidInputError(
+                f"Rows are merged on columns of the data frame, which has no {missing}."
+                if missing
+                else f"Name columns to merge on, and have none called {ROW_ADDRESS} in the frame."
+            )
+
+        def save(write_id: str) -> None:
+            version = self._store(one).resolve(Revision(one.branch)).number
+            options = {"version": str(version), "row_address": "true"}
+            there = self._load(one, options, keys)
+            matched = df.join(there, keys, "left")
+            self._save(matched, one, "append", {"write_id": write_id, "merge": str(version)})
+
+        return self._once(name, save, tries=_MERGES)
+
+    def revision(self, name: str) -> str:
+        """The exact version that the run's branch shows now, such as 'branch:x@7'."""
+        one = self._dataset(name)
+        return str(self._store(one).resolve(Revision(one.branch)))
+
+    def _once(self, name: str, save: Callable[[str], None], tries: int = 1) -> str:
+        """Save under the next write id, unless an earlier attempt of the job did that already."""
+        one, counted = self._dataset(name), (self._order.write_id, name)
+        with _lock:
+            write_id = f"{self._order.write_id}/{name}/{_written[counted] + 1}"
+        dataset = dataset_at(self._place(one))
+        standing_branch(dataset, one.branch, one.life)
+        for left in reversed(range(tries)):
+            if find_landing(dataset, one.branch, write_id) is not None:
+                break
+            try:
+                save(write_id)
+            except PySparkException as error:
+                ours = _ours(error)
+                if ours is None:
+                    raise
+                if not (left and isinstance(ours, ConflictError)):
+                    raise ours from error
+        with _lock:
+            _written[counted] += 1
+        landing = find_landing(dataset, one.branch, write_id)
+        return str(Revision(one.branch, landing.version)) if landing else self.revision(name)
+
+    def _save(self, df: DataFrame, one: BranchOf, mode: str, options: dict[str, str]) -> None:
+        life = {"life": one.life} if one.life else {}
+        writer = df.write.format(FORMAT).mode(mode).option("branch", one.branch)
+        writer.options(**options, **life).save(one.uri)
+
+    def _load(self, one: BranchOf, options: dict[str, str], columns: list[str] | None) -> DataFrame:
+        reader = self._spark.read.format(FORMAT).option("branch", one.branch).options(**options)
+        if columns is not None:
+            reader = reader.option("columns", json.dumps(columns))
+        try:
+            return reader.load(one.uri)
+        except PySparkException as error:
+            raise _ours(error) or error from None
+
+    def _rows_per_partition(self, one: BranchOf) -> int:
+        """So many that every core has a part, as long as parts are worth a task."""
+        context = getattr(self._spark, "sparkContext", None)
+        if context is None:
+            return _MOST_ROWS
+        rows = self._store(one).manifest(Revision(one.branch)).rows
+        cores: int = context.defaultParallelism
+        share = -(-rows // max(1, cores))
+        return min(_MOST_ROWS, max(_FEWEST_ROWS, share))
+
+    def _dataset(self, name: str) -> BranchOf:
+        try:
+            return self._order.datasets[name]
+        except KeyError:
+            raise InvalidInputError(
+                f"This run has no dataset {name!r}; it has {', '.join(self._order.datasets)}."
+            ) from None
+
+    def _store(self, one: BranchOf) -> RefStore:
+        return RefStore.open(one.uri, self._place(one).storage_options)
+
+    def _place(self, one: BranchOf) -> Place:
+        return Place(one.uri, one.branch, storage_of(one.uri, self._storages))
+
+
+def _session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def _name_of(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2].removesuffix(".lance")
+
+
+def _ours(error: PySparkException) -> LanceRefsError | None:
+    """The error that a process of Spark's raised, of which Spark passes on the text."""
+    said = _OUR_ERROR.search(str(error))
+    kind = getattr(errors, said[1], None) if said else None
+    if said is None or not (isinstance(kind, type) and issubclass(kind, LanceRefsError)):
+        return None
+    return kind(said[2])

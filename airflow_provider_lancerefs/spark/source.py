@@ -1,0 +1,115 @@
+"""The data source `lancerefs`: `spark.read.format("lancerefs")` and `df.write.format("lancerefs")`.
+
+Executors import this, so what only the driver needs is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from airflow_provider_lancerefs.spark.options import Storages, read_options, write_options
+from airflow_provider_lancerefs.spark.reading import Snapshot, SnapshotReader
+from airflow_provider_lancerefs.spark.writing import Write, Written, write_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+FORMAT = "lancerefs"
+STORAGE_CONF = "spark.lancerefs.secret."
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class LanceRefsSource(DataSource):
+    """Reads a pinned version of a table, and writes to a table or one of its branches.
+
+    `storages` are the storage options by dataset, or by a folder above it, which never become
+    options of Spark's and so are never shown.
+    """
+
+    storages: ClassVar[Storages] = {}
+    _taken: tuple[Snapshot, StructType] | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        return self._take()[1]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return SnapshotReader(self._take()[0], schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from airflow_provider_lancerefs.spark.preparing import prepare
+
+        options = write_options(self.options, self.storages)
+        return FragmentWriter(prepare(options, schema, overwrite=overwrite))
+
+    def _take(self) -> tuple[Snapshot, StructType]:
+        """Taken once: Spark carries this object along, so each run of a query reads the same."""
+        from airflow_provider_lancerefs.spark.snapshots import take_snapshot
+
+        if self._taken is None:
+            self._taken = take_snapshot(read_options(self.options, self.storages))
+        return self._taken
+
+
+class FragmentWriter(DataSourceArrowWriter):
+    """Files on executors, then one commit on the driver, or none."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return Written() if self._write.landed is not None else write_task(self._write, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from airflow_provider_lancerefs.spark.committing import commit
+
+        commit(self._write, [one for one in messages if isinstance(one, Written)])
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from airflow_provider_lancerefs.spark.committing import abort
+
+        abort(self._write, may_have_landed=bool(messages) and None not in messages)
+
+
+_registered: dict[str, Mapping[str, str]] = {}
+
+
+def register(spark: SparkSession, storages: Storages | None = None) -> None:
+    """Make the data source `lancerefs` known to a session; may be called again with more storages.
+
+    Args:
+        spark: The session.
+        storages: pylance's storage options by dataset, or by a folder above it. What stands in
+            Spark's configuration as `spark.lancerefs.secret.<option>` serves all others.
+    """
+    _registered.update({uri.rstrip("/"): dict(one) for uri, one in (storages or {}).items()})
+    known = {"": configured_storage(spark), **_registered}
+    # A class made here, unlike one of a module, is pickled with all that it holds.
+    bound = type("LanceRefs", (LanceRefsSource,), {"storages": known, "__module__": "__main__"})
+    spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(bound)
+
+
+def configured_storage(spark: SparkSession) -> dict[str, str]:
+    """The storage options that stand in Spark's configuration."""
+    found = spark.conf.getAll
+    said = found() if callable(found) else found
+    return {
+        key.removeprefix(STORAGE_CONF): value
+        for key, value in said.items()
+        if key.startswith(STORAGE_CONF)
+    }

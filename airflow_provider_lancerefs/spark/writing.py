@@ -1,0 +1,134 @@
+"""Writing data files in parallel. What becomes of them is decided on the driver, in one commit.
+
+Executors import this, so it asks for no more than pyspark, pyarrow and pylance. A file's name says
+of which write and which attempt of it the file is, so that the driver finds those of tasks that
+died, or ran twice, without having been told of them. See docs/decisions/0006-spark-writes.md.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, cast_batch
+from airflow_provider_lancerefs.spark.shapes import FileShape
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lance.file import LanceFileWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One attempt of one write, as the driver prepared it and executors carry it out.
+
+    Files go below `home`, the dataset's root or the branch's folder, which the branch's manifest
+    knows by `base_id`. `read_version` is the version of which schema and shape are, None where
+    there is no table yet; `landed` the one as which an earlier attempt landed, so that nothing is
+    to be done.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    branch: str
+    life: str
+    home: str
+    base_id: int | None
+    write_id: str
+    attempt: str
+    schema: pa.Schema
+    field_ids: tuple[int, ...]
+    shape: FileShape
+    file_version: str
+    max_rows_per_file: int
+    overwrite: bool
+    merge: bool
+    read_version: int | None
+    landed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A data file by name, and its rows."""
+
+    name: str
+    rows: int
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote; `replaced` are 64-bit addresses of the rows that its own replace."""
+
+    files: tuple[WrittenFile, ...] = ()
+    replaced: bytes = b""
+
+
+def write_task(write: Write, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Write one task's rows to files."""
+    files, replaced = TaskFiles(write), []
+    for batch in batches:
+        if write.merge:
+            replaced.append(batch.column(ROW_ADDRESS).drop_null())
+        files.add(cast_batch(batch, write.schema))
+    return Written(files.close(), _packed(replaced))
+
+
+class TaskFiles:
+    """The files of one task: a new one whenever one is full, and none where there are no rows."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._task = uuid.uuid4().hex
+        self._done: list[WrittenFile] = []
+        self._writer: LanceFileWriter | None = None
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        most = self._write.max_rows_per_file
+        while batch.num_rows:
+            if self._writer is None:
+                self._writer = self._open()
+            part = batch.slice(0, most - self._rows)
+            self._writer.write_batch(part)
+            self._rows += part.num_rows
+            batch = batch.slice(part.num_rows)
+            if self._rows == most:
+                self._finish()
+
+    def close(self) -> tuple[WrittenFile, ...]:
+        if self._writer is not None:
+            self._finish()
+        return tuple(self._done)
+
+    @property
+    def _name(self) -> str:
+        return f"{self._write.attempt}-{self._task}-{len(self._done)}.lance"
+
+    def _open(self) -> LanceFileWriter:
+        from lance.file import LanceFileWriter
+
+        return LanceFileWriter(
+            f"{self._write.home}/data/{self._name}",
+            self._write.schema,
+            version=self._write.file_version,
+            storage_options=dict(self._write.storage_options) or None,
+        )
+
+    def _finish(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._done.append(WrittenFile(self._name, self._rows))
+        self._writer, self._rows = None, 0
+
+
+def _packed(columns: Sequence[pa.Array]) -> bytes:
+    import pyarrow as pa
+
+    if not columns:
+        return b""
+    joined: bytes = pa.concat_arrays(columns).to_numpy(zero_copy_only=False).tobytes()
+    return joined
