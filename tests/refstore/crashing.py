@@ -1,6 +1,7 @@
 """Calls made by a process that is killed at each of its durable writes in turn.
 
-On local disk the victim kills itself: after the n-th write that its storage did, or, which is finer
+On local disk the victim kills itself: after the n-th write that its storage did or the n-th commit
+that pylance did for a publish, or, which is finer
 and shows half-written files too, before the n-th change that Python makes to the file system. On S3
 a proxy kills it: once the server has done the n-th write, pylance's own included, and before the
 victim hears of it. Proofs of the server's conditional writes (`_refs/lancerefs.probe`) are counted
@@ -12,6 +13,7 @@ Run as a program, this is the victim. Its order comes by stdin, for it holds cre
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -20,7 +22,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -30,9 +33,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from airflow_provider_lancerefs.refstore import (
     Branch,
     BranchState,
+    LanceRefsError,
+    PublishResult,
     RefStore,
     RefusedError,
     branching,
+    committing,
     deleting,
     layout,
     refs,
@@ -44,6 +50,7 @@ from airflow_provider_lancerefs.refstore.models import STATE_KEY
 from airflow_provider_lancerefs.refstore.storage import open_storage
 from tests.changes import before_each_change
 from tests.refstore.faults import CrashingDataset, Fuse
+from tests.refstore.publish_calls import PUBLISH_CALLS
 
 if TYPE_CHECKING:
     from tests.services.proxy import Fault, Request
@@ -133,6 +140,7 @@ CALLS: Mapping[str, Callable[[Dataset], object]] = {
     ),
     "planted create": _clone_then_ref,
     "planted delete": _ref_then_files,
+    **PUBLISH_CALLS,
 }
 
 
@@ -145,13 +153,17 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """What a victim has to do; without a moment it is killed by somebody else."""
+    """What a victim has to do; without a moment it is killed, or stopped, by somebody else.
+
+    One that is `paused` stops where others die, and says what it came to once it goes on.
+    """
 
     call: str
     uri: str
     options: dict[str, str] = field(default_factory=dict, repr=False)
     moment: Moment | None = None
     number: int = 0
+    paused: bool = False
 
 
 class World(Protocol):
@@ -169,6 +181,34 @@ class World(Protocol):
     def kill(self, call: str, number: int) -> bool:
         """Run a call in a process of its own; whether it was killed, at that write."""
         ...
+
+    def pausing(self, call: str, number: int) -> AbstractContextManager[Paused]:
+        """Run a call in a process of its own, which stops at that write, or ends before."""
+        ...
+
+
+@dataclass
+class Paused:
+    """A process that was stopped in the middle of its call, unless that came to its end before."""
+
+    process: subprocess.Popen[bytes]
+    stopped: bool
+
+    def go_on(self) -> Ending:
+        """Let it run to its end; raises RuntimeError for one that is no result and typed error."""
+        self.process.send_signal(signal.SIGCONT)
+        said, wrong = self.process.communicate(timeout=SECONDS)
+        if self.process.returncode != 0:
+            raise RuntimeError(f"The victim failed:\n{wrong.decode(errors='replace')[-4000:]}")
+        return Ending(**json.loads(said))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a call came to: the version of a publish, or the name of a typed error."""
+
+    version: int | None = None
+    error: str | None = None
 
 
 @dataclass
@@ -230,6 +270,12 @@ class LocalWorld:
         order = Order(call, self.dataset.uri, moment=self._moment, number=number)
         return _was_killed(_start(), order)
 
+    @contextlib.contextmanager
+    def pausing(self, call: str, number: int) -> Iterator[Paused]:
+        order = Order(call, self.dataset.uri, moment=self._moment, number=number, paused=True)
+        with _running(_start(), order) as paused:
+            yield paused
+
 
 class S3World:
     """A prefix on an S3 server, and a proxy that kills whoever talks to it."""
@@ -270,25 +316,53 @@ class S3World:
             proxy.settle()
         return killed
 
+    @contextlib.contextmanager
+    def pausing(self, call: str, number: int) -> Iterator[Paused]:
+        from tests.services.proxy import S3Proxy
+
+        with S3Proxy(self._server.port) as proxy:
+            process = _start()
+            proxy.passes = _Stopper(process, number).passes
+            options = self._server.storage_options(proxy.port)
+            with _running(process, Order(call, self.dataset.uri, options, paused=True)) as paused:
+                yield paused
+
 
 @dataclass
-class _Killer:
-    """Kills a process whose n-th write the server has done, and lets it do nothing more."""
+class _Watcher:
+    """Counts the writes that the server has done for a process."""
 
     process: subprocess.Popen[bytes]
     number: int
     writes: int = 0
 
+    def reached(self, request: Request, status: int) -> bool:
+        """Whether this is the n-th."""
+        durable = request.method in ("PUT", "POST", "DELETE") and status < 300
+        counts = durable and not request.path.endswith(layout.PROBE)
+        self.writes += counts
+        return counts and self.writes == self.number
+
+
+class _Killer(_Watcher):
+    """Kills the process at its n-th write, and lets it do nothing more."""
+
     def fault(self, request: Request) -> Fault | None:
         return "drop request" if self.writes >= self.number else None
 
     def passes(self, request: Request, status: int) -> bool:
-        durable = request.method in ("PUT", "POST", "DELETE") and status < 300
-        if durable and not request.path.endswith(layout.PROBE):
-            self.writes += 1
-            if self.writes == self.number:
-                self.process.kill()
+        if self.reached(request, status):
+            self.process.kill()
         return self.writes < self.number
+
+
+class _Stopper(_Watcher):
+    """Stops the process at its n-th write, before the reply is on its way."""
+
+    def passes(self, request: Request, status: int) -> bool:
+        if self.reached(request, status):
+            self.process.send_signal(signal.SIGSTOP)
+        return True
 
 
 def _survivor(uri: str, options: Mapping[str, str]) -> Dataset:
@@ -301,8 +375,24 @@ def _start() -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "tests.refstore.crashing"],
         cwd=REPOSITORY,
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+@contextlib.contextmanager
+def _running(process: subprocess.Popen[bytes], order: Order) -> Iterator[Paused]:
+    """A victim that has stopped, or ended."""
+    try:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(vars(order)).encode())
+        process.stdin.close()
+        process.stdin = None
+        seen = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        yield Paused(process, seen is not None and seen.si_code == os.CLD_STOPPED)
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def _was_killed(process: subprocess.Popen[bytes], order: Order) -> bool:
@@ -317,15 +407,26 @@ def _was_killed(process: subprocess.Popen[bytes], order: Order) -> bool:
 
 @dataclass
 class _Death(Fuse):
-    """Kills this process after a durable write."""
+    """Kills this process after a durable write, or stops it."""
+
+    signal: int = signal.SIGKILL
 
     def write(self, path: str, act: Callable[[], _T]) -> _T:
         with self._lock:
             done = act()
             self.writes += 1
             if self.writes == self.crash_after:
-                _die()
+                os.kill(os.getpid(), self.signal)
             return done
+
+    def count_commits(self) -> None:
+        """Pylance writes by itself, so its commits are counted where they are asked for."""
+        for name in ("land", "optimize_indices"):
+            commit = getattr(committing, name)
+            setattr(committing, name, functools.partial(self._commit, commit))
+
+    def _commit(self, commit: Callable[..., _T], *arguments: Any) -> _T:
+        return self.write("a commit", lambda: commit(*arguments))
 
 
 def _die() -> None:
@@ -348,11 +449,24 @@ def main() -> None:
     order = Order(**json.load(sys.stdin))
     dataset = Dataset(open_storage(order.uri, order.options), order.options)
     if order.moment == Moment.AFTER_WRITE:
-        dataset = CrashingDataset.over(dataset, _Death(order.number))
+        death = _Death(order.number, signal=signal.SIGSTOP if order.paused else signal.SIGKILL)
+        death.count_commits()
+        dataset = CrashingDataset.over(dataset, death)
     if order.moment == Moment.BEFORE_CHANGE:
         _die_before_change(os.path.dirname(order.uri), order.number)
-    CALLS[order.call](dataset)
+    if order.paused:
+        print(json.dumps(vars(_ending(order.call, dataset))), flush=True)
+    else:
+        CALLS[order.call](dataset)
     os._exit(0)  # at once: the threads of s3fs and pylance have nothing left to tidy up
+
+
+def _ending(call: str, dataset: Dataset) -> Ending:
+    try:
+        result = CALLS[call](dataset)
+    except LanceRefsError as error:
+        return Ending(error=type(error).__name__)
+    return Ending(version=result.version if isinstance(result, PublishResult) else None)
 
 
 if __name__ == "__main__":
