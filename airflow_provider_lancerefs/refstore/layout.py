@@ -126,6 +126,11 @@ def is_content(path: str) -> bool:
     return path.partition("/")[0] in (DATA, DELETIONS, INDICES)
 
 
+def is_transaction(path: str) -> bool:
+    """Whether a path relative to a dataset root is a transaction file."""
+    return path.partition("/")[0] == TRANSACTIONS
+
+
 def tree_of(path: str) -> str | None:
     """The branch whose file a path under `tree/` is, by where the format puts files."""
     top, *parts = path.split("/")

@@ -26,6 +26,7 @@ def orphans_of_branches(survey: Survey) -> Iterator[Wrong]:
             entry
             for entry in survey.tree_by_branch.get(name, [])
             if layout.is_content(entry.path.removeprefix(root))
+            or layout.is_transaction(entry.path.removeprefix(root))
         ]
         yield from _orphans(survey, f"branch {name}", own, reached)
 
@@ -35,21 +36,29 @@ def orphans_of_the_root(survey: Survey) -> Iterator[Wrong]:
 
     Main's history is read only if there are files that its head and the branches do not need.
     Folders below `data/` are left alone: other features keep files there that no manifest names.
+    Transactions count where there are more than versions: each has one, and most are main's own.
     """
     if any(_is_publishing(survey, name) for name in survey.branches):
         return
     reached = _reached_by_branches(survey)
     found = [
         entry
-        for folder in (layout.DATA, layout.DELETIONS)
-        for entry in survey.dataset.storage.list(f"{folder}/")
-        if layout.is_dataset_file(entry.path)
+        for folder in (layout.DATA, layout.DELETIONS, layout.INDICES)
+        for entry in _files_in(survey, folder)
     ]
+    written = _files_in(survey, layout.TRANSACTIONS)
+    if len(written) > len(survey.manifests(MAIN)):
+        found += written
     if reached is None or not _unreached(survey, found, reached):
         return
     by_main = survey.reached(MAIN)
     if by_main is not None:
         yield from _orphans(survey, "the dataset root", found, reached | by_main)
+
+
+def _files_in(survey: Survey, folder: str) -> list[Entry]:
+    listed = survey.dataset.storage.list(f"{folder}/")
+    return [entry for entry in listed if layout.is_dataset_file(entry.path)]
 
 
 def scratch_files(survey: Survey) -> Iterator[Wrong]:

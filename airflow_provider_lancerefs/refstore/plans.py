@@ -28,6 +28,7 @@ class RefusalCode(StrEnum):
     RENAME_WITH_ROWS = "rename_with_rows"
     REPLACED_WITH_DELETIONS = "replaced_with_deletions"
     CAST_WITH_REMOVED_ROWS = "cast_with_removed_rows"
+    VALUES_WITH_SCHEMA_CHANGE = "values_with_schema_change"
     LANCE_REFUSED = "lance_refused"
     PARENT_TOO_BUSY = "parent_too_busy"
     WRITERS_MISSING = "writers_missing"

@@ -91,6 +91,14 @@ def publish(dataset: Dataset, name: str, request: Request) -> PublishResult:
     somebody else publishes or deletes the branch; OutcomeUnknownError where it cannot be told
     whether an earlier publish landed.
     """
+    result = _publish_once(dataset, name, request)
+    if request.optimize_indices and (result.unindexed or result.already_published):
+        committing.optimize_indices(dataset, result.parent)
+        return replace(result, unindexed=0)
+    return result
+
+
+def _publish_once(dataset: Dataset, name: str, request: Request) -> PublishResult:
     _check_reachable(dataset)
     branch = refs.read_branch(dataset.storage, name)
     earlier = publications.recorded(branch)
@@ -99,7 +107,7 @@ def publish(dataset: Dataset, name: str, request: Request) -> PublishResult:
     _check_writers(dataset, branch, request)
     lease = Lease(dataset, branch)
     try:
-        result = _publish_held(dataset, lease, request)
+        return _publish_held(dataset, lease, request)
     except LanceRefsError as error:
         if not isinstance(error, OutcomeUnknownError):
             with contextlib.suppress(LanceRefsError):
@@ -109,10 +117,6 @@ def publish(dataset: Dataset, name: str, request: Request) -> PublishResult:
         if there is None or twins is None or there.identifier != branch.identifier:
             raise
         return _earlier(dataset, there, twins)
-    if request.optimize_indices and result.unindexed:
-        committing.optimize_indices(dataset, result.parent)
-        return replace(result, unindexed=0)
-    return result
 
 
 def _publish_held(

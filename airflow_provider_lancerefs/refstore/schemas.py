@@ -134,6 +134,21 @@ def cast_with_removed_rows(both: ThreeWay) -> Iterator[Refusal]:
         )
 
 
+def values_with_schema_change(both: ThreeWay) -> Iterator[Refusal]:
+    """A merge takes rows out of an index only where a file of the indexed column was replaced."""
+    if step_of(both) is not PublishStep.MERGE or not both.theirs.manifest.indices:
+        return
+    for number, change in both.branch.rewrites.items():
+        filled = change.rewritten & both.theirs.fields.keys() - change.old.where().keys()
+        if filled:
+            yield Refusal(
+                RefusalCode.VALUES_WITH_SCHEMA_CHANGE,
+                f"The branch changed columns and gave {both.theirs.fields[min(filled)].name!r} its "
+                f"first values in fragment {number}, which an index of {both.theirs.version} would "
+                "not notice: publish one before the other.",
+            )
+
+
 def _listed(both: ThreeWay) -> Iterator[StoredFragment]:
     """The fragments that a merge names: the parent's as they will be, and the branch's new ones."""
     for number, fragment in both.theirs.fragments.items():
@@ -199,4 +214,5 @@ SCHEMA_RULES: tuple[Rule, ...] = (
     renamed_with_rows,
     replaced_with_deletions,
     cast_with_removed_rows,
+    values_with_schema_change,
 )

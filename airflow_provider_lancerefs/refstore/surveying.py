@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 
-from airflow_provider_lancerefs.refstore import deleting, files, layout, refs, versions
+from airflow_provider_lancerefs.refstore import (
+    deleting,
+    files,
+    layout,
+    refs,
+    transactions,
+    versions,
+)
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
 from airflow_provider_lancerefs.refstore.errors import LanceRefsError, VersionNotFoundError
 from airflow_provider_lancerefs.refstore.manifest import Manifest, parse_manifest
@@ -134,10 +141,14 @@ class Survey:
         for number in chosen:
             version = Version(branch, number, 0)
             try:
-                needed = files.resolve_files(self.dataset, version, self.read(version))
+                manifest = self.read(version)
+                needed = files.resolve_files(self.dataset, version, manifest)
             except VersionNotFoundError:
                 continue
             except LanceRefsError:
                 return None
             found |= {file.uri for file in needed}
+            if manifest.transaction_file:
+                transaction = transactions.transaction_path(branch, manifest.transaction_file)
+                found.add(self.dataset.at(transaction))
         return found

@@ -190,7 +190,11 @@ def _merged_row(key: int, fork: Table, ours: Table, theirs: Table) -> Row | None
 
 @dataclass
 class Side:
-    """A branch, or main, and all of its versions as they should read."""
+    """A branch, or main, and all of its versions as they should read.
+
+    The `lost` ones are listed, though they read no more: pylance's cleanup keeps the manifest of a
+    version from which a branch was forked, and not its deletion files.
+    """
 
     place: Place
     branch: str
@@ -200,6 +204,7 @@ class Side:
     versions: dict[int, Table] = field(default_factory=dict)
     done: list[Operation] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    lost: set[int] = field(default_factory=set)
 
     @classmethod
     def create(cls, place: Place, *, stable: bool, text: bool) -> Side:
@@ -223,7 +228,7 @@ class Side:
         source = "main" if self.branch == "main" else f"branch:{self.branch}"
         self.store.create_branch(name, source)
         root = Place(self.store.uri)
-        side = replace(self, place=root.branch(name), branch=name, versions={}, done=[])
+        side = replace(self, place=root.branch(name), branch=name, versions={}, done=[], lost=set())
         side.note()
         return side
 

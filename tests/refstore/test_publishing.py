@@ -106,6 +106,32 @@ def indexes(place: Place) -> None:
     place.open().create_scalar_index("n", "BTREE")
 
 
+def adds_empty_column(place: Place) -> None:
+    place.open().add_columns(pa.field("m", pa.int64()))
+
+
+def indexes_empty_column(place: Place) -> None:
+    adds_empty_column(place)
+    place.open().create_scalar_index("m", "BTREE")
+
+
+def fills_column(place: Place) -> None:
+    """Values by another file for a fragment, as a backfill writes them."""
+    there = place.open()
+    values = pa.table({"n": pa.array([1], pa.int64()), "m": pa.array([7], pa.int64())})
+    changed, fields = there.get_fragments()[0].update_columns(values, "n", "n")[:2]
+    lance.LanceDataset.commit(
+        there.uri,
+        lance.LanceOperation.Update(updated_fragments=[changed], fields_modified=fields),
+        read_version=there.version,
+        storage_options=place.options or None,
+    )
+
+
+def adds_another_column(place: Place) -> None:
+    place.open().add_columns({"k": "n * 2"})
+
+
 def replaces_schema(place: Place) -> None:
     lance.write_dataset(
         pa.table({"x": ["a", "b"]}),
@@ -252,10 +278,28 @@ class TestWhatIsPublished:
         assert store.publish("b").unindexed == 1
         assert place.open().to_table(filter="n = 10").num_rows == 1
         assert place.open().stats.index_stats("n_idx")["num_unindexed_rows"] == 1
+        assert store.publish("b", optimize_indices=True).already_published
+        assert place.open().stats.index_stats("n_idx")["num_unindexed_rows"] == 0
         store.create_branch("c")
         place.branch("c").append(11)
         assert store.publish("c", optimize_indices=True).unindexed == 0
         assert place.open().stats.index_stats("n_idx")["num_unindexed_rows"] == 0
+
+    @pytest.mark.parametrize("empty", [False, True], ids=["filled", "empty"])
+    def test_an_index_forgets_the_values_that_were_rewritten(
+        self, local_place: Place, empty: bool
+    ) -> None:
+        """What another file of a column says is found, and the value before is not."""
+        if empty:
+            before = indexes_empty_column
+        else:
+            before = both(adds_column, lambda place: place.open().create_scalar_index("m", "BTREE"))
+        store, branch = start(local_place, before=before)
+        fills_column(branch)
+        store.publish("b")
+        there = local_place.open()
+        assert there.to_table(filter="m = 7")["n"].to_pylist() == [1]
+        assert there.to_table(filter="m = 2").num_rows == 0
 
     def test_v1_manifests(self, place: Place) -> None:
         """A dataset with the old names of manifests is published into as well."""
@@ -339,6 +383,11 @@ REFUSED: dict[str, tuple[Act, Act]] = {
     "rename_with_rows": (both(renames, deletes("k = 1")), nothing),
     "replaced_with_deletions": (both(replaces_schema, deletes("x = 'b'")), nothing),
     "cast_with_removed_rows": (both(casts, deletes("n < 4")), nothing),
+    "values_with_schema_change": (both(adds_another_column, fills_column), nothing),
+}
+STARTS = {
+    "cast_with_removed_rows": adds_column,
+    "values_with_schema_change": indexes_empty_column,
 }
 
 
@@ -347,8 +396,7 @@ class TestRefusals:
     def test_a_refusal_leaves_both_sides_as_they_were(self, place: Place, code: str) -> None:
         """The plan says it before, the error after; nothing was written, and the branch is open."""
         ours, theirs = REFUSED[code]
-        with_column = code == "cast_with_removed_rows"
-        store, branch = start(place, before=adds_column if with_column else nothing)
+        store, branch = start(place, before=STARTS.get(code, nothing))
         ours(branch)
         theirs(place)
         plan = store.plan_publish("b")
