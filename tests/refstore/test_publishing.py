@@ -270,6 +270,26 @@ class TestWhatIsPublished:
         assert after[101] == before[1]
         assert len(set(after.values())) == len(after) == 8
 
+    def test_new_rows_before_old_ones_get_ids_that_nobody_else_gets(
+        self, local_place: Place
+    ) -> None:
+        """Where a compaction put old rows behind new ones, ids are reserved for the new."""
+        store, branch = start(local_place, enable_stable_row_ids=True)
+        before = row_ids(local_place)
+        both(appends(10, 11), updates("n = 1"), compacts)(branch)
+        local_place.append(7)
+        seven = row_ids(local_place)[7]
+        store.publish("b")
+        local_place.append(8, 9)
+        after = row_ids(local_place)
+        assert {n: after[n] for n in (2, 3, 4, 5, 6)} == {n: before[n] for n in (2, 3, 4, 5, 6)}
+        assert (after[101], after[7]) == (before[1], seven)
+        assert len({*after.values()}) == len(after) == 11
+        assert min(after[n] for n in (10, 11)) > seven
+        assert max(after.values()) < store.manifest("main").next_row_id
+        taken = local_place.open()._take_rows([*after.values()], columns=["n"])
+        assert taken["n"].to_pylist() == [*after]
+
     def test_indices_stay_valid_and_can_take_new_rows_in(self, place: Place) -> None:
         """New fragments are told as unindexed, and are brought in when asked for."""
         store, branch = start(place)
