@@ -9,8 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow_provider_lancerefs.refstore import InvalidInputError
+from airflow_provider_lancerefs.refstore.ages import parse_age
 
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _VARIABLES = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
     "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
@@ -24,14 +24,10 @@ _VARIABLES = {
 
 def duration(text: str) -> timedelta:
     """'90s', '30m', '12h' or '7d'; a plain 0 is no time at all."""
-    unit = _UNITS.get(text[-1:])
-    number = text[:-1] if unit else text
-    if not number.isascii() or not number.isdigit() or (unit is None and number != "0"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an age: write 90s, 30m, 12h or 7d")
     try:
-        return timedelta(**{unit or "seconds": int(number)})
-    except OverflowError:
-        raise argparse.ArgumentTypeError(f"{text!r} is longer than time can be counted") from None
+        return parse_age(text)
+    except InvalidInputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def metadata_pair(text: str) -> tuple[str, str]:

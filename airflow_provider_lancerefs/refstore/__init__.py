@@ -1,7 +1,13 @@
 """Branches, tags, clones and layout of one Lance dataset, on local disk, S3 or in memory.
 
-Start at `RefStore.open(uri)`. Importing this package loads neither pylance nor a storage library.
+Start at `RefStore.open(uri)`. Importing this package is cheap, for DAG files do it: the store and
+what it stands on are loaded at their first use.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from airflow_provider_lancerefs.refstore.errors import (
     AlreadyExistsError,
@@ -21,7 +27,6 @@ from airflow_provider_lancerefs.refstore.errors import (
     UnsupportedStoreError,
     VersionNotFoundError,
 )
-from airflow_provider_lancerefs.refstore.manifest import Manifest
 from airflow_provider_lancerefs.refstore.models import (
     Branch,
     BranchState,
@@ -48,7 +53,10 @@ from airflow_provider_lancerefs.refstore.plans import (
 )
 from airflow_provider_lancerefs.refstore.progress import Progress
 from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
-from airflow_provider_lancerefs.refstore.store import RefStore
+
+if TYPE_CHECKING:
+    from airflow_provider_lancerefs.refstore.manifest import Manifest
+    from airflow_provider_lancerefs.refstore.store import RefStore
 
 __all__ = [
     "AlreadyExistsError",
@@ -94,3 +102,11 @@ __all__ = [
     "check_tag_name",
     "parse_revision",
 ]
+
+_LOADED_AT_FIRST_USE = {"Manifest": "manifest", "RefStore": "store"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LOADED_AT_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LOADED_AT_FIRST_USE[name]}"), name)

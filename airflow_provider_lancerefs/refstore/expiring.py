@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 from airflow_provider_lancerefs.refstore import deleting, refs
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
@@ -14,8 +16,21 @@ from airflow_provider_lancerefs.refstore.progress import Progress
 _LONGEST = timedelta(days=365 * 1000)
 
 
+Spare: TypeAlias = Callable[[Branch], str | None]
+
+
+def none_spared(branch: Branch) -> None:
+    """Nobody has a reason to keep the branch."""
+
+
 def expire_branches(
-    dataset: Dataset, pattern: str, older_than: timedelta, *, dry_run: bool, progress: Progress
+    dataset: Dataset,
+    pattern: str,
+    older_than: timedelta,
+    *,
+    dry_run: bool,
+    progress: Progress,
+    spare: Spare,
 ) -> list[Expiry]:
     """Delete matching branches that were last written to longer ago than `older_than`."""
     if not isinstance(pattern, str) or not pattern:
@@ -30,7 +45,7 @@ def expire_branches(
     found = sorted(refs.read_branches(dataset.storage, listed), key=lambda one: one.name)
     for done, branch in enumerate(found):
         progress("looking at branches", done, len(found))
-        reason = _why_kept(dataset, branch, idle_since)
+        reason = _why_kept(dataset, branch, idle_since, spare)
         if reason is None and isinstance(branch, Branch):
             old.append(branch)
         else:
@@ -39,7 +54,9 @@ def expire_branches(
     return sorted([*kept, *swept], key=lambda one: one.branch)
 
 
-def _why_kept(dataset: Dataset, branch: Branch | BrokenRef, idle_since: datetime) -> str | None:
+def _why_kept(
+    dataset: Dataset, branch: Branch | BrokenRef, idle_since: datetime, spare: Spare
+) -> str | None:
     if not isinstance(branch, Branch):
         return "its ref cannot be read: run fsck"
     refusal = deleting.not_deletable(dataset, branch)
@@ -47,7 +64,7 @@ def _why_kept(dataset: Dataset, branch: Branch | BrokenRef, idle_since: datetime
         return str(refusal.kind)
     if _last_active(dataset, branch) > idle_since:
         return "too young"
-    return None
+    return spare(branch)
 
 
 def _last_active(dataset: Dataset, branch: Branch) -> datetime:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from typing import NoReturn
 from unicodedata import category
 from urllib.parse import quote, unquote
@@ -13,7 +15,10 @@ SUFFIX = ".json"
 LONGEST_NAME = 1024
 LONGEST_FILE_NAME = 216
 LAYOUT_FOLDERS = ("data", "_versions", "_transactions", "_deletions", "_indices")
+RUNS = "run"
 _PUNCTUATION = ".-_"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_ID = 60
 
 
 def check_branch_name(name: str) -> str:
@@ -80,6 +85,16 @@ def check_tag_name(name: str) -> str:
 def file_name(name: str) -> str:
     """The ref's file name: percent-encoded, so that 'a/b' is the file 'a%2Fb.json'."""
     return quote(name, safe="") + SUFFIX
+
+
+def run_branch_prefix(dag_id: str, run_id: str, map_index: int = -1) -> str:
+    """What the names of every branch of one DAG run start with; its lives follow as a last part.
+
+    Ids may hold anything, so that what they are shortened and mapped to is told apart by a hash.
+    """
+    whole = "\0".join((dag_id, run_id, str(map_index))).encode(errors="surrogatepass")
+    shown_ids = "-".join(_UNSAFE.sub("-", one)[:_LONGEST_ID] for one in (dag_id, run_id))
+    return f"{RUNS}/{shown_ids}-{hashlib.sha256(whole).hexdigest()[:12]}/"
 
 
 def name_of_file(file: str) -> str | None:

@@ -8,10 +8,9 @@ version on the ref. See docs/decisions/0005-publish.md.
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -38,7 +37,6 @@ from airflow_provider_lancerefs.refstore.errors import (
 from airflow_provider_lancerefs.refstore.history import Parent
 from airflow_provider_lancerefs.refstore.leases import Lease
 from airflow_provider_lancerefs.refstore.models import (
-    WRITERS_KEY,
     Branch,
     PublishResult,
     Version,
@@ -53,6 +51,7 @@ from airflow_provider_lancerefs.refstore.plans import (
 from airflow_provider_lancerefs.refstore.progress import Progress, silent
 from airflow_provider_lancerefs.refstore.publications import Look, Publication
 from airflow_provider_lancerefs.refstore.snapshot import Snapshot, read_snapshot
+from airflow_provider_lancerefs.refstore.writers import writers_of
 
 _TRIES = 10
 _LONGEST_PAUSE = 0.5
@@ -260,17 +259,6 @@ def write_target(dataset: Dataset, name: str) -> WriteTarget:
         f"{ours.version} has no base path for the dataset's root: write into the branch's folder.",
         ref=name,
     )
-
-
-def writers_of(branch: Branch) -> set[str]:
-    """Who wrote to a branch, by its metadata: a JSON list, or names between commas."""
-    said = branch.metadata.get(WRITERS_KEY, "")
-    try:
-        listed = json.loads(said)
-    except ValueError:
-        listed = said.split(",")
-    names: Iterable[object] = listed if isinstance(listed, list) else said.split(",")
-    return {str(name).strip() for name in names if str(name).strip()}
 
 
 def _check_reachable(dataset: Dataset) -> None:

@@ -20,6 +20,7 @@ from airflow_provider_lancerefs.refstore import (
     refs,
     tagging,
     versions,
+    writers,
 )
 from airflow_provider_lancerefs.refstore.comparing import compare, difference
 from airflow_provider_lancerefs.refstore.dataset import PUBLISH_LEASE, RESIDUE_GRACE, Dataset
@@ -209,6 +210,17 @@ class RefStore:
         """
         return publications.find_version(self._dataset, branch)
 
+    def record_writer(self, branch: str, writer: str, life: str | None = None) -> Branch:
+        """Note that somebody has written to a branch, for `publish` to require; twice is as once.
+
+        `life` is the branch's own, as read: in another life of the name nothing is noted.
+        """
+        return writers.record_writer(self._dataset, branch, writer, life)
+
+    def writers(self, branch: str) -> set[str]:
+        """Who is noted to have written to a branch."""
+        return writers.writers_of(self.branch(branch))
+
     def diff(self, old: AnyRevision, new: AnyRevision) -> Difference:
         """What one version has over another: fragments, files, rows and columns."""
         before, after = (
@@ -304,11 +316,13 @@ class RefStore:
         older_than: timedelta,
         dry_run: bool = False,
         progress: Progress = silent,
+        spare: expiring.Spare = expiring.none_spared,
     ) -> list[Expiry]:
         """Delete the branches that match a glob and have been idle for that long.
 
-        Never one that is tagged, protected, being published or the parent of another.
+        Never one that is tagged, protected, being published or the parent of another, nor one for
+        which `spare` gives a reason to keep it.
         """
         return expiring.expire_branches(
-            self._dataset, pattern, older_than, dry_run=dry_run, progress=progress
+            self._dataset, pattern, older_than, dry_run=dry_run, progress=progress, spare=spare
         )

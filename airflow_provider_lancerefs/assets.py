@@ -1,0 +1,65 @@
+"""Lance datasets as Airflow assets: `lancerefs://<connection>/<dataset>`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from airflow.providers.common.compat.sdk import Asset
+
+if TYPE_CHECKING:
+    from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
+
+__all__ = [
+    "asset_uri",
+    "convert_asset_to_openlineage",
+    "create_asset",
+    "lance_asset",
+    "sanitize_uri",
+]
+
+SCHEME = "lancerefs"
+_DEFAULT_CONN_ID = "lancerefs_default"
+
+
+def lance_asset(dataset: str, lancerefs_conn_id: str = _DEFAULT_CONN_ID, **kwargs: Any) -> Asset:
+    """The asset that stands for a dataset; what publishes or tags it puts its events there."""
+    return Asset(uri=asset_uri(dataset, lancerefs_conn_id), **kwargs)
+
+
+def asset_uri(dataset: str, lancerefs_conn_id: str = _DEFAULT_CONN_ID) -> str:
+    """A dataset's asset URI; a full URI as dataset is quoted into the path."""
+    return f"{SCHEME}://{quote(lancerefs_conn_id, safe='')}/{quote(dataset.strip('/'), safe='/')}"
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """Check an asset's URI when a DAG file is parsed; contacts nothing."""
+    if not uri.netloc or not uri.path.strip("/"):
+        raise ValueError(f"An asset of Lance Refs is {SCHEME}://<connection id>/<dataset>.")
+    if uri.username or uri.password:
+        raise ValueError("An asset's URI holds no credentials: they belong in the connection.")
+    return uri._replace(query="", fragment="", path="/" + uri.path.strip("/"))
+
+
+def create_asset(
+    *,
+    dataset: str,
+    lancerefs_conn_id: str = _DEFAULT_CONN_ID,
+    extra: Mapping[str, Any] | None = None,
+) -> Asset:
+    """The factory for lineage that hooks collect."""
+    return Asset(uri=asset_uri(dataset, lancerefs_conn_id), extra=dict(extra or {}))
+
+
+def convert_asset_to_openlineage(asset: Asset, lineage_context: Any) -> Any:
+    """The dataset that an asset stands for, by its connection's root."""
+    from airflow.providers.common.compat.openlineage.facet import Dataset  # optional
+
+    from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
+    from airflow_provider_lancerefs.lineage import namespace_and_name
+
+    parts = urlsplit(asset.uri)
+    hook: LanceRefsHook = LanceRefsHook(unquote(parts.netloc))
+    namespace, name = namespace_and_name(hook.dataset_uri(unquote(parts.path.strip("/"))))
+    return Dataset(namespace=namespace, name=name)

@@ -1,0 +1,59 @@
+"""What a task instance notes on the refs that it makes, and reads back from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+__all__ = [
+    "DAG_ID",
+    "NOTHING_TO_PUBLISH",
+    "RUN_ID",
+    "about",
+    "made_by",
+    "map_index_of",
+    "writer_name",
+]
+
+DAG_ID = "airflow.dag_id"
+RUN_ID = "airflow.run_id"
+NOTHING_TO_PUBLISH = "airflow.nothing_to_publish"
+
+
+def about(context: Context) -> dict[str, str]:
+    """Who made a ref: DAG, run, task, try, logical date and owner."""
+    instance: Any = context["ti"]
+    logical_date = context.get("logical_date")
+    return {
+        DAG_ID: instance.dag_id,
+        RUN_ID: instance.run_id,
+        "airflow.task_id": instance.task_id,
+        "airflow.map_index": str(map_index_of(context)),
+        "airflow.try_number": str(instance.try_number),
+        "airflow.logical_date": logical_date.isoformat() if logical_date else "",
+        "airflow.owner": context["task"].owner,
+    }
+
+
+def map_index_of(context: Context) -> int:
+    index = getattr(context["ti"], "map_index", None)
+    return -1 if index is None else index
+
+
+def writer_name(task_id: str, map_index: int) -> str:
+    """What a task instance is called among a branch's writers."""
+    return task_id if map_index < 0 else f"{task_id}[{map_index}]"
+
+
+def first(pulled: Any) -> Any:
+    """What one task instance pushed; pulled by its map index it may come in a list."""
+    return pulled[0] if isinstance(pulled, list) and pulled else pulled
+
+
+def made_by(metadata: Mapping[str, str]) -> tuple[str, str] | None:
+    """The DAG and the run that a ref's metadata names, if it names any."""
+    ids = metadata.get(DAG_ID), metadata.get(RUN_ID)
+    return (ids[0], ids[1]) if ids[0] and ids[1] else None

@@ -1,0 +1,119 @@
+"""Operators for tags: create or move, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_lancerefs import noting
+from airflow_provider_lancerefs.operators.base import LanceRefsOperator
+from airflow_provider_lancerefs.refstore.errors import AlreadyExistsError
+from airflow_provider_lancerefs.refstore.models import Version
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_provider_lancerefs.refstore import RefStore, Tag
+
+__all__ = ["LanceDeleteTagOperator", "LanceTagOperator"]
+
+
+class LanceTagOperator(LanceRefsOperator):
+    """
+    Name a version; twice is as once.
+
+    Returns ``{"tag", "datasets": {dataset: {"branch", "version"}}}``.
+
+    :param tag: The name.
+    :param revision: What to name: 'main', 'main@3', 'branch:NAME' or 'tag:NAME'.
+    :param branch: Instead of that, a branch: where it was published, the version of its parent that
+        did so, else its own newest.
+    :param move: Let a tag that stands on another version name this one; else that is an error.
+    :param protected: Let nobody move or delete it without force.
+    :param force: Move even a protected one.
+    :param metadata: Noted on the tag, besides the DAG, run and task.
+    """
+
+    template_fields: Sequence[str] = (
+        *LanceRefsOperator.template_fields,
+        "tag",
+        "revision",
+        "branch",
+        "move",
+        "protected",
+        "force",
+        "metadata",
+    )
+
+    def __init__(
+        self,
+        *,
+        tag: str,
+        revision: str = "main",
+        branch: str | None = None,
+        move: bool = False,
+        protected: bool = False,
+        force: bool = False,
+        metadata: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.tag = tag
+        self.revision = revision
+        self.branch = branch
+        self.move = move
+        self.protected = protected
+        self.force = force
+        self.metadata = metadata
+
+    def work(self, context: Context) -> dict[str, Any]:
+        noted = {**noting.about(context), **(self.metadata or {})}
+        found = {}
+        for dataset in self.datasets:
+            tag = self._put(self.store_of(dataset), noted)
+            self.log.info("%s of %s names %s", tag.name, dataset, tag.target)
+            found[dataset] = {"branch": tag.branch, "version": tag.version}
+        self.tell(context, {"tag": self.tag, **found[self.datasets[0]]})
+        return {"tag": self.tag, "datasets": found}
+
+    def _put(self, store: RefStore, noted: Mapping[str, str]) -> Tag:
+        target = store.resolve(self._revision(store))
+        try:
+            return store.create_tag(self.tag, target, noted, self.protected)
+        except AlreadyExistsError:
+            if not self.move:
+                raise
+        moved = store.move_tag(store.tag(self.tag), target, self.force)
+        return store.set_metadata(moved, noted)
+
+    def _revision(self, store: RefStore) -> str:
+        if self.branch is None:
+            return self.revision
+        branch = store.branch(self.branch)
+        noted = branch.metadata.get(noting.NOTHING_TO_PUBLISH)
+        published = int(noted) if noted else store.find_publication(branch)
+        if published is None:
+            return f"branch:{branch.name}"
+        return str(Version(branch.parent, published, 0))
+
+
+class LanceDeleteTagOperator(LanceRefsOperator):
+    """
+    Delete a tag; one that is gone is no error. Returns which datasets had it.
+
+    :param tag: The name.
+    :param force: Delete even a protected one.
+    """
+
+    template_fields: Sequence[str] = (*LanceRefsOperator.template_fields, "tag", "force")
+
+    def __init__(self, *, tag: str, force: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tag = tag
+        self.force = force
+
+    def work(self, context: Context) -> dict[str, Any]:
+        gone = {
+            one: self.store_of(one).delete_tag(self.tag, True, self.force) for one in self.datasets
+        }
+        return {"tag": self.tag, "datasets": [one for one, deleted in gone.items() if deleted]}
