@@ -70,6 +70,10 @@ test-bare: $(READY)  ## the wheel alone in a new environment, without Airflow or
 bench: $(READY)  ## the benchmark report
 	$(RUN) tests.bench $(ARGS)
 
+.PHONY: demo
+demo: $(READY)  ## write, audit, publish, three times on this machine: a good run, a bad one, a retried one
+	$(RUN) example_dags.demo
+
 $(PROTOC)/.ready: pyproject.toml | $(READY)
 	$(RUN) venv --clear $(PROTOC)
 	$(PROTOC)/bin/python -m pip install -q -c constraints.txt pip

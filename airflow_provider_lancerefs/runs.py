@@ -125,7 +125,11 @@ def _expected(publish: bool, tag: str | None) -> Literal["published", "tagged"] 
 
 
 class LanceRunScope:
-    """The inside of a `lance_run`: whatever task is made there works on the run's branch."""
+    """
+    The inside of a `lance_run`: whatever task is made there works on the run's branch.
+
+    ``setup`` and ``teardown`` are the tasks around it: ``seed() >> run.setup``.
+    """
 
     def __init__(
         self,
@@ -133,28 +137,28 @@ class LanceRunScope:
         teardown: LanceDeleteBranchOperator,
         ends: Callable[[Sequence[str]], list[BaseOperator]],
     ) -> None:
-        self._setup = setup
-        self._teardown = teardown
+        self.setup = setup
+        self.teardown = teardown
         self._ends = ends
         self._before: set[str] = set()
 
     @property
     def branch(self) -> Any:
         """The branch's name, for a task's argument or template."""
-        return self._setup.output["branch"]  # type: ignore[index]
+        return self.setup.output["branch"]  # type: ignore[index]
 
     @property
     def uri(self) -> Any:
         """Where the tasks write, and read what others wrote: the branch of the first dataset."""
-        return self._setup.output["uri"]  # type: ignore[index]
+        return self.setup.output["uri"]  # type: ignore[index]
 
     @property
     def info(self) -> Any:
         """All that the setup returns: for each dataset its branch's uri, base version and life."""
-        return self._setup.output
+        return self.setup.output
 
     def __enter__(self) -> LanceRunScope:
-        self._before = {*self._setup.dag.task_ids}
+        self._before = {*self.setup.dag.task_ids}
         return self
 
     def __exit__(
@@ -165,16 +169,16 @@ class LanceRunScope:
     ) -> None:
         if kind is not None:
             return
-        inside = [one for one in self._setup.dag.tasks if one.task_id not in self._before]
+        inside = [one for one in self.setup.dag.tasks if one.task_id not in self._before]
         workers = [one for one in inside if not one.is_setup and not one.is_teardown]
         ids = {one.task_id for one in workers}
         for task in inside:
             if not {*task.upstream_task_ids} & {one.task_id for one in inside}:
-                self._setup >> task
+                self.setup >> task
         for task in workers:
-            work_on_branch(task, BranchOfTask.of(self._setup))
-        last = [one for one in workers if not {*one.downstream_task_ids} & ids] or [self._setup]
+            work_on_branch(task, BranchOfTask.of(self.setup))
+        last = [one for one in workers if not {*one.downstream_task_ids} & ids] or [self.setup]
         for end in self._ends(sorted(ids)):
             last >> end
             last = [end]
-        last >> self._teardown
+        last >> self.teardown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cached_property
@@ -42,7 +43,7 @@ class LanceRefsHook(BaseHook):
     password are the S3 keys, and its extra may hold ``endpoint``, ``region``, ``session_token``,
     ``allow_http``, ``virtual_hosted_style_request`` or ``aws_conn_id``, the AWS connection to
     borrow keys from; nothing else in it is used. Where the default connection is not defined,
-    datasets are local paths or full URIs.
+    names lie in the folder ``lance`` of Airflow's home.
 
     :param lancerefs_conn_id: The connection.
     """
@@ -89,12 +90,12 @@ class LanceRefsHook(BaseHook):
             self._place.look()
         except (LanceRefsError, ValueError) as error:
             return False, str(error)
-        return True, f"{self._place.root or 'The local file system'} can be read."
+        return True, f"{self._place.root} can be read."
 
     @cached_property
     def _place(self) -> _Place:
         connection = self.get_conn()
-        return _place_of(connection, connection.extra_dejson) if connection else _Place("", {})
+        return _place_of(connection, connection.extra_dejson) if connection else _at_home()
 
     async def _find_place(self) -> _Place:
         from airflow.providers.common.compat.connection import (  # only triggers need it
@@ -106,7 +107,7 @@ class LanceRefsHook(BaseHook):
             connection = await get_async_connection(self.lancerefs_conn_id, hook=self)
         except AirflowNotFoundException:
             if self.lancerefs_conn_id == DEFAULT_CONN_ID:
-                return _Place("", {})
+                return _at_home()
             raise
         extra = await get_async_extra_dejson(connection)
         return await asyncio.to_thread(_place_of, connection, extra)
@@ -142,6 +143,12 @@ class _Place:
 
         if self.root:
             open_storage(self.root, self.options_for(self.root)).list("", limit=1)
+
+
+def _at_home() -> _Place:
+    """Where a laptop keeps its tables: below Airflow's home, as every component finds it."""
+    home = os.environ.get("AIRFLOW_HOME") or "~/airflow"
+    return _Place(os.path.join(os.path.expanduser(home), "lance"), {})
 
 
 def _place_of(connection: Connection, extra: Mapping[str, Any]) -> _Place:
