@@ -1,0 +1,1 @@
+"""Triggers for Airflow's triggerer."""
