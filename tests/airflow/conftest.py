@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,11 @@ import pytest
 from tests.airflow.gates import Gates
 from tests.airflow.sharing import shared
 from tests.airflow.world import World, airflow_world
+
+# Airflow reads these when it is first imported into the process of the tests.
+HOME = tempfile.mkdtemp(prefix="lancerefs-airflow-")
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+os.environ.update({"AIRFLOW_HOME": HOME, "AIRFLOW__CORE__LOAD_EXAMPLES": "False"})
 
 DAGS = Path(__file__).parent / "dags"
 
