@@ -81,6 +81,24 @@ def test_quick_run_of_publish_keeps_the_bars_on_requests(tmp_path: Path) -> None
     assert (tmp_path / "publish.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.airflow
+@pytest.mark.s3
+@pytest.mark.slow
+def test_quick_run_of_sensors_keeps_the_bars_on_requests(tmp_path: Path) -> None:
+    """A hundred sensors and watchers on ten datasets cost one request per dataset and interval."""
+    done = bench("sensors", "--quick", "--out", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads((tmp_path / "sensors.json").read_text())["results"]
+    assert result["case"] == {"sensors": 50, "watchers": 50}
+    assert set(result["quiet"]) == {"LIST"}
+    assert 10 <= result["quiet"]["LIST"] <= 10 * result["intervals"]
+    assert result["changed"]["GET"] == 10
+    assert result["events"] == 20
+    assert "50 sensors, 50 watchers" in (tmp_path / "sensors.md").read_text()
+    assert (tmp_path / "sensors.png").read_bytes().startswith(PNG)
+
+
 ONE, MANY, WIDE = Size(1, 1, 10**7), Size(1, 1_000, 10**7), Size(8, 1_000, 10**7)
 
 
@@ -160,4 +178,4 @@ def test_an_unknown_part_is_refused() -> None:
     done = bench("reefs")
 
     assert done.returncode == 2
-    assert "there is no part reefs; there is refs, publish" in done.stderr
+    assert "there is no part reefs; there is refs, publish, sensors" in done.stderr

@@ -20,6 +20,7 @@ from airflow.executors.workloads import RunTrigger
 from airflow.jobs.triggerer_job_runner import TriggerRunnerSupervisor
 from airflow.models.asset import AssetActive, AssetModel
 from airflow.models.trigger import Trigger
+from airflow.sdk.execution_time.comms import SetAssetStateStoreByName
 from airflow.triggers.base import TriggerEvent
 from airflow.utils.db import initdb
 from airflow.utils.session import create_session
@@ -31,6 +32,7 @@ class Supervisor(TriggerRunnerSupervisor):
     """Airflow's, without the tables of triggers and jobs."""
 
     said: TextIO
+    kept: int = 0
 
     def load_triggers(self) -> None: ...
 
@@ -52,7 +54,12 @@ class Supervisor(TriggerRunnerSupervisor):
 
     def run_once(self) -> None:
         super().run_once()
-        self.say(running=len(self.running_triggers), memory=psutil.Process(self.pid).memory_info().rss)
+        memory = psutil.Process(self.pid).memory_info().rss
+        self.say(running=len(self.running_triggers), kept=self.kept, memory=memory)
+
+    def _handle_request(self, msg: Any, log: Any, req_id: int) -> None:
+        super()._handle_request(msg, log, req_id)
+        self.kept += isinstance(msg, SetAssetStateStoreByName)
 
     def say(self, **message: object) -> None:
         print(json.dumps(message), file=self.said, flush=True)
@@ -81,7 +88,6 @@ def workload(number: int, one: Asked) -> RunTrigger:
 
 
 def main() -> None:
-    import faulthandler; faulthandler.dump_traceback_later(20, exit=False)
     said = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Airflow logs to stdout
     asked: Sequence[Asked] = json.loads(sys.stdin.readline())
