@@ -19,7 +19,14 @@ from airflow.providers.common.compat.sdk import (
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
-from airflow_provider_lancerefs.refstore import Branch, BrokenRef, LanceRefsError, RefStore, Tag
+from airflow_provider_lancerefs.refstore import (
+    Branch,
+    BrokenRef,
+    DatasetNotFoundError,
+    LanceRefsError,
+    RefStore,
+    Tag,
+)
 from airflow_provider_lancerefs.triggers.conditions import (
     BranchCondition,
     Found,
@@ -61,9 +68,12 @@ class _RefSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; what can never come true fails the task without a retry."""
         try:
-            found = self.look(LanceRefsHook(self.lancerefs_conn_id).get_store(self.dataset))
+            hook = LanceRefsHook(lancerefs_conn_id=self.lancerefs_conn_id)
+            found = self.look(hook.get_store(self.dataset))
         except FINAL as error:
             raise AirflowFailException(str(error)) from error
+        except DatasetNotFoundError:
+            found = None  # somebody may yet make it
         return PokeReturnValue(is_done=found is not None, xcom_value=found)
 
     def execute(self, context: Context) -> Any:

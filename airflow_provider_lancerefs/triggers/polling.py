@@ -76,7 +76,11 @@ class Poll(Generic[_Seen]):
         except Exception as error:  # whatever it is: an end here would leave the others waiting
             self._failures += 1
             if self._failures == 1:
-                log.warning("Cannot look at %r, and try again ever less often.", self._key)
+                log.warning(
+                    "Cannot look at %r, and try again ever less often: %s",
+                    self._key,
+                    type(error).__name__,
+                )
             return Failure(error)
         if self._failures:
             log.info("Looking at %r works again.", self._key)

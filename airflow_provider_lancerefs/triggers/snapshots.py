@@ -171,7 +171,8 @@ class RefSource(Generic[_Ref]):
 
     async def _open(self) -> RefStore:
         if self._store is None or time.monotonic() >= self._stale:
-            self._store = await LanceRefsHook(self._conn_id).aget_store(self._dataset)
+            hook = LanceRefsHook(lancerefs_conn_id=self._conn_id)
+            self._store = await hook.aget_store(self._dataset)
             self._stale = time.monotonic() + CONNECTION_SECONDS
         return self._store
 

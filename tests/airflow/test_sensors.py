@@ -150,6 +150,22 @@ def test_a_store_that_fails_at_the_end_is_waited_for(
             complete(sensor, {"status": "success", "tag": "v1"}, deferral)
 
 
+@pytest.mark.s3
+def test_a_bucket_that_is_not_there_is_waited_for(
+    s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may yet make it."""
+    conn_id = connect(monkeypatch, s3_place)
+    common = {"task_id": "wait", "dataset": "s3://lancerefs-nowhere/a", "deferrable": True}
+    for sensor, wanted in (
+        (LanceTagSensor, {"tag": "v1"}),
+        (LanceTagSensor, {"pattern": "v*"}),
+        (LanceBranchSensor, {"branch": "a"}),
+        (LanceBranchSensor, {"branch": "main", "until": "advanced", "after_version": 1}),
+    ):
+        deferred(sensor(lancerefs_conn_id=conn_id, **common, **wanted))
+
+
 @pytest.mark.parametrize("deferrable", [False, True], ids=["worker", "deferrable"])
 @pytest.mark.parametrize("end", ["fails", "softly"])
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ class Triggerer:
         self._messages: list[dict[str, Any]] = []
 
     def __enter__(self) -> Triggerer:
-        self._home.mkdir()
+        self._home.mkdir(exist_ok=True)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.bench.triggerer"],

@@ -13,6 +13,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TextIO
 
 import psutil
@@ -66,7 +67,9 @@ class Supervisor(TriggerRunnerSupervisor):
 
 
 def keep_assets(asked: Sequence[Asked]) -> None:
-    """Make a database in which the watched assets are known."""
+    """Make a database in which the watched assets are known, if there is none of before."""
+    if Path(os.environ["AIRFLOW_HOME"], "airflow.db").exists():
+        return
     initdb()
     with create_session() as session:
         for one in asked:
