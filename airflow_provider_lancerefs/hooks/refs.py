@@ -82,7 +82,7 @@ class LanceRefsHook(BaseHook):
         """Open the ref store of a dataset from a coroutine, as triggers do."""
         if "_place" not in self.__dict__:
             self.__dict__["_place"] = await self._find_place()
-        return self._place.store_of(dataset)
+        return await asyncio.to_thread(self._place.store_of, dataset)  # imports the S3 client
 
     def test_connection(self) -> tuple[bool, str]:
         """Look below the root with one bounded read; writes nothing."""

@@ -18,6 +18,7 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.triggers.base import BaseTrigger
 
+from airflow_provider_lancerefs.failures import failing_for_good
 from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
 from airflow_provider_lancerefs.refstore import (
     Branch,
@@ -36,7 +37,6 @@ from airflow_provider_lancerefs.triggers.conditions import (
     tag_found,
 )
 from airflow_provider_lancerefs.triggers.refs import (
-    FINAL,
     LanceBranchTrigger,
     LanceTagTrigger,
     find_published,
@@ -67,14 +67,15 @@ class _RefSensor(BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once; what can never come true fails the task without a retry."""
-        try:
-            hook = LanceRefsHook(lancerefs_conn_id=self.lancerefs_conn_id)
-            found = self.look(hook.get_store(self.dataset))
-        except FINAL as error:
-            raise AirflowFailException(str(error)) from error
-        except DatasetNotFoundError:
-            found = None  # somebody may yet make it
+        with failing_for_good():
+            found = self._look()
         return PokeReturnValue(is_done=found is not None, xcom_value=found)
+
+    def _look(self) -> Found | None:
+        try:
+            return self.look(LanceRefsHook(self.lancerefs_conn_id).get_store(self.dataset))
+        except DatasetNotFoundError:
+            return None  # somebody may yet make it
 
     def execute(self, context: Context) -> Any:
         if not self.deferrable:

@@ -44,7 +44,6 @@ from airflow_provider_lancerefs.triggers.snapshots import (
 )
 
 __all__ = [
-    "FINAL",
     "LanceBranchTrigger",
     "LanceTagTrigger",
     "LanceTagWatchTrigger",
@@ -53,7 +52,7 @@ __all__ = [
 
 # What no waiting mends: in getting at a dataset, and in what is waited for.
 _HOPELESS = (AirflowNotFoundException, InvalidInputError, UnsupportedStoreError)
-FINAL = (*_HOPELESS, OutcomeUnknownError, RefNotFoundError)
+_FINAL = (*_HOPELESS, OutcomeUnknownError, RefNotFoundError)
 _MODULE = "airflow_provider_lancerefs.triggers.refs"
 
 
@@ -284,7 +283,7 @@ async def _event(waiting: Coroutine[Any, Any, Found]) -> TriggerEvent:
     """The event that a wait ends with."""
     try:
         return TriggerEvent({"status": "success", **await waiting})
-    except FINAL as error:
+    except _FINAL as error:
         return TriggerEvent({"status": "error", "message": str(error)})
 
 
@@ -299,7 +298,7 @@ async def _first(
         try:
             found = None if isinstance(seen, Failure) else await look(seen)
             trouble = seen.error if isinstance(seen, Failure) else None
-        except FINAL:
+        except _FINAL:
             raise
         except LanceRefsError as error:
             found, trouble = None, error

@@ -12,5 +12,13 @@ def variable(conn_id: str) -> str:
 
 
 def connection(options: Mapping[str, str]) -> str:
-    """A connection with pylance's storage options."""
-    return json.dumps({"conn_type": "lancerefs", "extra": dict(options)})
+    """A connection without a root, and with the keys of pylance's storage options."""
+    extra = {"endpoint": "aws_endpoint", "region": "aws_region", "allow_http": "allow_http"}
+    return json.dumps(
+        {
+            "conn_type": "lancerefs",
+            "login": options.get("aws_access_key_id"),
+            "password": options.get("aws_secret_access_key"),
+            "extra": {key: options[name] for key, name in extra.items() if name in options},
+        }
+    )

@@ -180,8 +180,13 @@ class Triggerer:
 
     def is_ready(self, case: Case) -> bool:
         """Whether all run, and each watcher has kept where it starts."""
-        status = self._last("running")
-        return status.get("running") == case.triggers + 1 and status.get("kept", 0) >= case.watchers
+        running = self._last("running").get("running")
+        return running == case.triggers + 1 and self.kept >= case.watchers
+
+    @property
+    def kept(self) -> int:
+        """How often a watcher has kept where it is."""
+        return int(self._last("kept").get("kept", 0))
 
     @property
     def memory(self) -> int:
