@@ -3,6 +3,7 @@ the call can be made again, and one repair leaves nothing behind."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.services.seaweed import BUCKET, S3Server
 
 pytestmark = pytest.mark.slow
 
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 ON_S3 = ["files to be copied", "an index", "a discard"]
 
 
@@ -44,8 +46,11 @@ def test_on_disk_a_publish_survives_a_kill(
 def test_on_s3_a_publish_survives_a_kill(
     s3: S3Server, record_property: Callable[[str, object], None], name: str
 ) -> None:
-    """After any write that the server did, pylance's own included, and before its reply."""
-    outcome = crash(S3World(s3, BUCKET), SCENES[name])
+    """After any write that the server did, pylance's own included, and before its reply.
+
+    That a repair may come first is shown on disk, and here in a nightly run.
+    """
+    outcome = crash(S3World(s3, BUCKET), SCENES[name], repair_first=NIGHTLY)
     record_property("kill_points", outcome.points)
     assert outcome.points >= 3
     assert not outcome.failures, "\n".join(["", *outcome.failures])
@@ -58,8 +63,8 @@ def test_a_publish_that_is_noted_before_it_is_done_is_found(tmp_path: Path) -> N
     assert any("killed at 2, retried: AssertionError" in one for one in failures)
 
 
-def crash(world: World, scene: Scene) -> Outcome:
-    """Kill the scene's call everywhere; make it again at once, or after a repair."""
+def crash(world: World, scene: Scene, *, repair_first: bool = True) -> Outcome:
+    """Kill the scene's call everywhere; make it again at once, and then after a repair."""
     scene.prepare(world.dataset)
     known = head(world.dataset, scene)
 
@@ -92,4 +97,4 @@ def crash(world: World, scene: Scene) -> Outcome:
         repair(dataset)
         assert check_whole(dataset, scene, known) == scene.after
 
-    return crash_everywhere(world, scene.call, [retried, repaired])
+    return crash_everywhere(world, scene.call, [retried, repaired] if repair_first else [retried])
