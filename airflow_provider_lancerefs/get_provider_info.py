@@ -21,7 +21,9 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "refs")],
-        "operators": [_modules("operators", "branch", "clone", "expire", "publish", "tag")],
+        "operators": [
+            _modules("operators", "branch", "clone", "expire", "publish", "spark", "tag")
+        ],
         "sensors": [_modules("sensors", "refs")],
         "triggers": [_modules("triggers", "refs")],
         "connection-types": [_connection_type()],

@@ -14,6 +14,7 @@ __all__ = [
     "RUN_ID",
     "about",
     "made_by",
+    "made_upstream",
     "map_index_of",
     "writer_name",
 ]
@@ -51,6 +52,22 @@ def writer_name(task_id: str, map_index: int) -> str:
 def first(pulled: Any) -> Any:
     """What one task instance pushed; pulled by its map index it may come in a list."""
     return pulled[0] if isinstance(pulled, list) and pulled else pulled
+
+
+def made_upstream(context: Context, branch: str) -> Mapping[str, Any] | None:
+    """What the task that created a branch returned, of those right above this one."""
+    instance: Any = context["ti"]
+    for task in context["task"].upstream_list:
+        pulled = instance.xcom_pull(task_ids=task.task_id, map_indexes=_index_of(task, context))
+        made = first(pulled)
+        if isinstance(made, Mapping) and made.get("branch") == branch:
+            return made
+    return None
+
+
+def _index_of(task: Any, context: Context) -> int:
+    """The instance of another task that belongs to this one: in a mapped group, of its index."""
+    return map_index_of(context) if task.get_closest_mapped_task_group() is not None else -1
 
 
 def made_by(metadata: Mapping[str, str]) -> tuple[str, str] | None:

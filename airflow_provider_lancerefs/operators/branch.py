@@ -208,14 +208,8 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
 
     def _remembered(self, dataset: str, context: Context) -> Branch | None:
         """The branch as the task that made it said, where it is gone by now."""
-        instance: Any = context["ti"]
-        for setup in context["task"].upstream_list:
-            made = noting.first(
-                instance.xcom_pull(task_ids=setup.task_id, map_indexes=noting.map_index_of(context))
-            )
-            if isinstance(made, Mapping) and made.get("branch") == self.branch:
-                return _branch_of(self.branch, made["datasets"][dataset])
-        return None
+        made = noting.made_upstream(context, self.branch)
+        return _branch_of(self.branch, made["datasets"][dataset]) if made else None
 
 
 def _branch_of(name: str, made: Mapping[str, Any]) -> Branch:

@@ -56,6 +56,6 @@ class Order:
             return cls(datasets, str(said["write_id"]))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise InvalidInputError(
-                f"{RUN_CONF} does not say which branches are this job's ({error!r}): submit it with "
-                "LanceSparkSubmitOperator, or use LanceRun.open(dataset, branch=...)."
+                f"{RUN_CONF} does not say which branches are this job's ({error!r}): submit it "
+                "with LanceSparkSubmitOperator, or use LanceRun.open(dataset, branch=...)."
             ) from error

@@ -1,0 +1,153 @@
+"""spark-submit for a job that works on a run's branch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
+
+from airflow_provider_lancerefs import noting
+from airflow_provider_lancerefs.failures import failing_for_good
+from airflow_provider_lancerefs.hooks.job import check_pyspark, job_side, properties_with
+from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID, LanceRefsHook
+from airflow_provider_lancerefs.refstore.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.providers.common.compat.sdk import Context
+
+__all__ = ["LanceSparkSubmitOperator"]
+
+_HERE = "local[*]"
+
+
+class LanceSparkSubmitOperator(SparkSubmitOperator):
+    """
+    Submit a Spark job that works on a branch; in it, ``LanceRun.current()`` knows where.
+
+    The job is told its datasets, their branch, and what its writes are called, so that a retry
+    repeats none; our own code goes with it in ``py_files``. A connection's keys go in a properties
+    file that only the worker's user can read, never as an argument or in ``conf``. When the job has
+    succeeded, the task is noted on the branch as a writer.
+
+    :param branch: The branch, as its creating task said.
+    :param dataset: The datasets: names below the connection's root, or full URIs. Without it, those
+        of the task that created the branch, which is upstream.
+    :param lancerefs_conn_id: The connection.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "branch",
+        "dataset",
+        "lancerefs_conn_id",
+    )
+
+    def __init__(
+        self,
+        *,
+        branch: str,
+        dataset: str | Sequence[str] | None = None,
+        lancerefs_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.branch = branch
+        self.dataset = dataset
+        self.lancerefs_conn_id = lancerefs_conn_id
+
+    def execute(self, context: Context) -> None:
+        with failing_for_good():
+            check_pyspark()
+            hook = LanceRefsHook(self.lancerefs_conn_id)
+            lives = self._lives(hook, context)
+        self._order(hook, lives, context)
+        self._submit(hook, lives, context)
+        with failing_for_good():
+            self._note(hook, lives, context)
+
+    def _lives(self, hook: LanceRefsHook, context: Context) -> dict[str, str]:
+        """Each dataset's life of the branch, which must be the one that was made for this task."""
+        found = {}
+        for dataset, life in self._expected(context).items():
+            try:
+                branch = hook.get_store(dataset).branch(self.branch)
+            except NotFoundError as error:
+                raise self._gone(dataset) from error
+            if branch.state.ending or life not in (None, branch.life):
+                raise self._gone(dataset)
+            found[dataset] = branch.life
+        return found
+
+    def _expected(self, context: Context) -> Mapping[str, str | None]:
+        if isinstance(self.dataset, str):
+            return {self.dataset: None}
+        if self.dataset is not None:
+            return dict.fromkeys(self.dataset)
+        made = noting.made_upstream(context, self.branch)
+        if made is None:
+            raise AirflowFailException(
+                f"No task upstream of {self.task_id!r} created the branch {self.branch!r}: say "
+                "which dataset it is of."
+            )
+        self.lancerefs_conn_id = made["lancerefs_conn_id"]
+        return {dataset: one["life"] for dataset, one in made["datasets"].items()}
+
+    def _order(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
+        from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
+
+        instance: Any = context["ti"]
+        index = noting.map_index_of(context)
+        order = Order(
+            {
+                _short(dataset): BranchOf(hook.dataset_uri(dataset), self.branch, life)
+                for dataset, life in lives.items()
+            },
+            "/".join((instance.dag_id, instance.run_id, instance.task_id, str(index))),
+        )
+        own = {RUN_CONF: order.to_json(), "spark.sql.python.filterPushdown.enabled": "true"}
+        self.conf = {**own, **(self.conf or {}), RUN_CONF: own[RUN_CONF]}
+        self.py_files = ",".join(filter(None, (self.py_files, str(job_side()))))
+        incarnation = "-".join(sorted(lives.values()))
+        self.external_id_key = f"spark_job_id@{incarnation}"
+        self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status@{incarnation}"
+
+    def _submit(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
+        """Submit and wait as the parent does; the file with the keys lives as long."""
+        secrets: dict[str, str] = {}
+        for dataset in lives:
+            secrets |= hook.storage_options(dataset)
+        given = self.properties_file
+        with properties_with(secrets, given) as file:
+            self.properties_file = file
+            try:
+                super().execute(context)
+            finally:
+                self.properties_file = given
+
+    def _get_hook(self) -> SparkSubmitHook:
+        """The parent's; but where its connection is not defined Spark runs here, not on YARN."""
+        hook: SparkSubmitHook = super()._get_hook()
+        try:
+            LanceRefsHook.get_connection(self._conn_id)
+        except AirflowNotFoundException:
+            hook._connection["master"] = _HERE
+        return hook
+
+    def _note(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
+        writer = noting.writer_name(self.task_id, noting.map_index_of(context))
+        for dataset, life in lives.items():
+            hook.get_store(dataset).record_writer(self.branch, writer, life)
+
+    def _gone(self, dataset: str) -> AirflowFailException:
+        return AirflowFailException(
+            f"The branch {self.branch!r} of {dataset} is gone: clear the setup task that creates "
+            "it, with what is downstream."
+        )
+
+
+def _short(dataset: str) -> str:
+    """What a job calls a dataset: the last part of its name."""
+    return dataset.rstrip("/").rpartition("/")[2].removesuffix(".lance")
