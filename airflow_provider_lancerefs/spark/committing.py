@@ -1,8 +1,8 @@
 """The one commit of a write, made once however often, and by however many, it is asked for.
 
-Read the head, look whether the write landed, commit an empty anchor right above the head, then the
-write with a fence in it; look whether the branch still stands; remove what tasks left that died or
-ran twice. See docs/decisions/0006-spark-writes.md.
+Commit an empty anchor, look whether the write landed, commit the write upon the anchor with a fence
+in it; look whether the branch still stands; remove what tasks left that died or ran twice. See
+docs/decisions/0006-spark-writes.md.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from airflow_provider_lancerefs.spark.landings import (
     WRITE_KEY,
     Landing,
     fence,
-    find_landing,
+    look,
     transaction_id,
+    write_key,
 )
 from airflow_provider_lancerefs.spark.preparing import (
     check_open,
     field_ids,
     open_version,
     standing_branch,
-    write_key,
 )
 from airflow_provider_lancerefs.spark.writing import Write, Written
 
@@ -65,9 +65,10 @@ def commit(write: Write, messages: Sequence[Written]) -> int:
     except OutcomeUnknownError:
         raise
     except LanceRefsError:
-        site.remove_files(write.attempt, keep=frozenset())
+        site.remove_own_files(None)
         raise
-    site.remove_files(write_key(write.write_id), keep=landing.files)
+    site.remove_own_files(landing)
+    site.remove_dead_attempts(landing)
     site.check_standing_after(landing.version)
     return landing.version
 
@@ -80,7 +81,7 @@ def abort(write: Write, *, may_have_landed: bool) -> None:
             landing = site.settle()
         except NotFoundError:
             landing = None  # the branch is gone, and with it whatever landed there
-    site.remove_files(write.attempt, keep=landing.files if landing else frozenset())
+    site.remove_own_files(landing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,18 @@ class Site:
     def land(self, messages: Sequence[Written]) -> Landing:
         """Commit, or find the commit of another attempt of the same write."""
         write = self.write
-        if write.read_version is None:
-            return self._create(messages)
+        try:
+            if write.read_version is None:
+                return self._create(messages)
+            return self._keep_trying(messages)
+        except ConflictError:
+            found = self._look_anywhere()
+            if found is None:
+                raise
+            return found  # a twin landed, and took our files, which can land no more
+
+    def _keep_trying(self, messages: Sequence[Written]) -> Landing:
+        write = self.write
         for tries in range(1, _TRIES + 1):
             landing = self._try(messages)
             if landing is not None:
@@ -126,17 +137,31 @@ class Site:
                 return found
             try:
                 self._commit_nothing(head.number, "fence", fence(write.write_id))
-            except ConflictError:
+            except operations.OvertakenError:
                 continue
             except StorageError as error:
                 raise self._unknown() from error
             return self._look()
         raise self._unknown()
 
-    def remove_files(self, prefix: str, keep: frozenset[str]) -> None:
-        """Remove the files whose names begin so, but for those that are kept."""
-        found = self._files(prefix)
+    def remove_own_files(self, landing: Landing | None) -> None:
+        """Remove this attempt's files, but for those that landed."""
+        if landing and landing.attempt == self.write.attempt and not landing.exact:
+            return  # which of them a version needs cannot be told any more
+        keep = landing.files if landing else frozenset[str]()
+        found = self._files(self.write.attempt)
         self.dataset.storage.delete_many(entry for name, entry in found.items() if name not in keep)
+
+    def remove_dead_attempts(self, landing: Landing) -> None:
+        """Remove the files of attempts that did not land, now that none can any more.
+
+        Where history is gone one may have landed unseen: its files stay for the sweep.
+        """
+        write = self.write
+        key = write_key(write.branch, write.life, write.write_id)
+        others = [entry for name, entry in self._files(key).items() if name not in landing.files]
+        if others and landing.exact and look(self.dataset, write.branch, write.write_id).complete:
+            self.dataset.storage.delete_many(others)
 
     def check_standing_after(self, version: int) -> None:
         """Look, after the commit, that the branch was not deleted, or published without it."""
@@ -153,19 +178,18 @@ class Site:
         """Land, or find out why not; None to try once more."""
         write = self.write
         head = versions.head(self.dataset.storage, write.branch)
-        found = self._look()
-        if found is not None:
-            return found
-        self._check_still_fits(head)
+        self._check_takes_writes()
         fragments = self._fragments(messages)
         try:
             anchor = self._commit_nothing(head.number, "anchor")
-            if anchor != head.number + 1:
-                return None
+            found = self._look()
+            if found is not None:
+                return found
             opened = open_version(self.dataset, write.branch, anchor)
+            self._check_still_fits(opened)
             operation = operations.landing(write, opened, [*fragments.values()], messages)
             version = self._commit(anchor, operation)
-        except ConflictError:
+        except operations.OvertakenError:
             return None
         except StorageError:
             landed = self.settle()
@@ -180,12 +204,11 @@ class Site:
         fragments = self._fragments(messages)
         try:
             version = self._commit(0, operations.creation(write, [*fragments.values()]))
-        except (ConflictError, StorageError) as error:
-            head = versions.find_head(self.dataset.storage, write.branch)
-            found = self._look() if head else None
+        except (operations.OvertakenError, StorageError) as error:
+            found = self._look_anywhere()
             if found is not None:
                 return found
-            if head is None:
+            if versions.find_head(self.dataset.storage, write.branch) is None:
                 raise self._unknown() from error
             raise ConflictError(
                 f"Somebody else made a table at {write.uri} meanwhile: write again.",
@@ -193,27 +216,30 @@ class Site:
             ) from error
         return Landing(version, write.attempt, frozenset(fragments))
 
-    def _check_still_fits(self, head: Version) -> None:
-        """The branch takes writes, with the columns for which the files were written."""
-        write = self.write
-        branch = standing_branch(self.dataset, write.branch, write.life)
+    def _check_takes_writes(self) -> None:
+        branch = standing_branch(self.dataset, self.write.branch, self.write.life)
         if branch is not None:
             check_open(branch)
-        if head.number == write.read_version:
-            return
-        now = open_version(self.dataset, write.branch, head.number)
+
+    def _check_still_fits(self, now: lance.LanceDataset) -> None:
+        """The columns are those that the files were written for, and rows to replace stand."""
+        write = self.write
         if field_ids(now) != write.field_ids or not now.schema.equals(write.schema):
             raise ConflictError(
-                f"The columns of {head} are not those for which rows were written: write again.",
+                f"The columns of {write.branch} are not those for which rows were written: write "
+                "again.",
                 ref=write.branch,
             )
-        if write.merge and _rows_of(self.dataset, head) != _rows_of(
-            self.dataset, Version(write.branch, write.read_version or 0, 0)
-        ):
+        if write.merge and self._rows_of(now.version) != self._rows_of(write.read_version or 0):
             raise ConflictError(
-                f"Somebody else wrote to {head} while rows were being matched: merge again.",
+                f"Somebody else wrote to {write.branch} while rows were being matched: merge "
+                "again.",
                 ref=write.branch,
             )
+
+    def _rows_of(self, version: int) -> object:
+        exact = Version(self.write.branch, version, 0)
+        return versions.read_manifest(self.dataset.storage, exact).fragments
 
     def _fragments(self, messages: Sequence[Written]) -> dict[str, FragmentMetadata]:
         """What tasks wrote, by file, once every file was seen."""
@@ -231,8 +257,15 @@ class Site:
             for file in written
         }
 
+    def _look_anywhere(self) -> Landing | None:
+        """As `_look`, where there may be no table, or no branch any more."""
+        try:
+            return self._look()
+        except NotFoundError:
+            return None
+
     def _look(self) -> Landing | None:
-        return find_landing(self.dataset, self.write.branch, self.write.write_id)
+        return look(self.dataset, self.write.branch, self.write.write_id).found
 
     def _files(self, prefix: str) -> Mapping[str, Entry]:
         folder = f"{self.write.home}/{layout.DATA}/".removeprefix(f"{self.write.uri}/")
@@ -260,10 +293,3 @@ class Site:
             "run the job again, which looks first.",
             ref=self.write.branch,
         )
-
-
-def _rows_of(dataset: Dataset, version: Version) -> object:
-    try:
-        return versions.read_manifest(dataset.storage, version).fragments
-    except NotFoundError:
-        return None

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 _FRAGMENT_SHIFT = 32
 _OFFSETS = (1 << _FRAGMENT_SHIFT) - 1
+_RETRIES = 20
+
+
+class OvertakenError(ConflictError):
+    """A commit did not land, for somebody else's came first."""
 
 
 def nothing(removed: Iterable[int] = ()) -> lance.LanceOperation.BaseOperation:
@@ -80,7 +85,10 @@ def commit(
     identity: str,
     properties: Mapping[str, str],
 ) -> int:
-    """Commit once; ConflictError says that it did not land, StorageError that it may have."""
+    """Commit; OvertakenError says that it did not land, StorageError that it may have.
+
+    An overwrite is tried once: tried again it would forget what came in between.
+    """
     import lance
     import lance.commit
 
@@ -89,10 +97,13 @@ def commit(
     )
     try:
         committed = lance.LanceDataset.commit(
-            uri, transaction, storage_options=dict(write.storage_options) or None, max_retries=0
+            uri,
+            transaction,
+            storage_options=dict(write.storage_options) or None,
+            max_retries=0 if isinstance(operation, lance.LanceOperation.Overwrite) else _RETRIES,
         )
     except lance.commit.CommitConflictError as error:
-        raise ConflictError(
+        raise OvertakenError(
             f"Somebody else changed {write.branch} of {write.uri} meanwhile ({error}).",
             ref=write.branch,
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from airflow_provider_lancerefs.spark.columns import (
     spark_schema,
 )
 from airflow_provider_lancerefs.spark.fitting import check_fits
-from airflow_provider_lancerefs.spark.landings import find_landing
+from airflow_provider_lancerefs.spark.landings import find_landing, new_attempt
 from airflow_provider_lancerefs.spark.shapes import file_shape, ids_of
 from airflow_provider_lancerefs.spark.writing import Write
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 _NEW_FILES = "2.2"
 _LEGACY_FILES = "0."
-_KEY_LENGTH = 24
 
 
 def dataset_at(place: Place) -> Dataset:
@@ -57,6 +55,7 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
     """
     dataset, name = dataset_at(options.place), options.place.branch or MAIN
     branch = standing_branch(dataset, name, options.life)
+    life = branch.life if branch else ""
     write_id = options.write_id or uuid.uuid4().hex
     landed = find_landing(dataset, name, write_id) if options.write_id else None
     if landed is None and branch is not None:
@@ -78,11 +77,11 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
         uri=dataset.uri,
         storage_options=dataset.storage_options,
         branch=name,
-        life=branch.life if branch else "",
+        life=life,
         home=home,
         base_id=base_id,
         write_id=write_id,
-        attempt=f"{write_key(write_id)}-{uuid.uuid4().hex}",
+        attempt=new_attempt(name, life, write_id),
         schema=schema,
         field_ids=ids,
         shape=file_shape(schema, file_version, ids),
@@ -100,11 +99,6 @@ def _read_version(dataset: Dataset, name: str, merged: int | None) -> Version | 
     if merged is not None:
         return versions.exact(dataset.storage, name, merged)
     return versions.find_head(dataset.storage, name)
-
-
-def write_key(write_id: str) -> str:
-    """What the names of all files of a write begin with, whichever attempt made them."""
-    return hashlib.sha256(write_id.encode()).hexdigest()[:_KEY_LENGTH]
 
 
 def standing_branch(dataset: Dataset, name: str, life: str | None) -> Branch | None:
