@@ -34,12 +34,16 @@ def attempt(
     lease: Lease,
     said: PublishPlan,
     draft: Draft,
+    parent: committing.Opened,
     noted: Mapping[str, str],
     progress: Progress,
 ) -> Publication | None:
-    """Bring the files and commit; None where the parent moved, and nothing is left behind."""
+    """Bring the files and commit; None where the parent moved, and nothing is left behind.
+
+    `parent` was opened before, at whichever version.
+    """
     cargo = Cargo(dataset, draft, uuid.uuid4().hex, said.parent_version + 1)
-    landing = _prepared(dataset, lease, cargo, progress)
+    landing = _prepared(dataset, lease, cargo, parent, progress)
     if landing is None:
         return None
     properties = {
@@ -48,18 +52,19 @@ def attempt(
         publications.ATTEMPT_KEY: cargo.attempt,
     }
     try:
-        version = committing.land(dataset, landing, publications.identity(lease.branch), properties)
+        identity = publications.identity(lease.branch)
+        version = committing.land(dataset, landing, identity, properties, through=parent)
     except LanceRefsError as error:
         landed = _landed_all_the_same(dataset, lease, said, cargo, error)
         if landed is None:
             return None
         version = landed.version
-    carrying.carry(cargo, progress, _go_on)
+    carrying.mend(cargo, progress)
     return Publication(version, said.branch_version, cargo.attempt)
 
 
 def _prepared(
-    dataset: Dataset, lease: Lease, cargo: Cargo, progress: Progress
+    dataset: Dataset, lease: Lease, cargo: Cargo, parent: committing.Opened, progress: Progress
 ) -> committing.Landing | None:
     """The commit to make, its files in place, on an anchor that nobody else keeps.
 
@@ -76,7 +81,7 @@ def _prepared(
         carrying.carry(cargo, progress, lease.keep)
         lease.keep()
         progress("committing")
-        version = committing.land(dataset, anchor, str(uuid.uuid4()), said)
+        version = committing.land(dataset, anchor, str(uuid.uuid4()), said, through=parent)
         if version == cargo.read_version:
             return cargo.with_reserved(landing, _reserved(dataset, cargo) if reservation else ())
     except LanceRefsError as error:
@@ -125,7 +130,3 @@ def _reserved(dataset: Dataset, cargo: Cargo) -> range:
     version = Version(theirs.version.branch, cargo.read_version, 0)
     anchor = versions.read_manifest(dataset.storage, version)
     return range(theirs.manifest.next_row_id, anchor.next_row_id)
-
-
-def _go_on() -> None:
-    """What is committed needs no lease any more."""

@@ -30,9 +30,11 @@ from airflow_provider_lancerefs.refstore.progress import Progress
 from airflow_provider_lancerefs.refstore.rowsets import RowSet
 from airflow_provider_lancerefs.refstore.snapshot import StoredFile
 from airflow_provider_lancerefs.refstore.storage import Entry, Storage
+from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 
 _PARALLEL = 8
 _FEW = 16
+_SMALL_FOLDER = 100
 _ATTEMPT_LENGTH = 32
 _IDENTITY_BITS = 63
 
@@ -155,12 +157,22 @@ class Cargo:
 
 
 def carry(cargo: Cargo, progress: Progress, keep: Callable[[], None]) -> None:
-    """Bring the files that are not there yet, and check their sizes.
+    """Bring the files of a new attempt, none of which is there yet, and check their sizes.
 
     `keep` is called between files, for whoever must not seem dead.
     """
+    _bring_all(cargo, cargo.uris, progress, keep)
+
+
+def mend(cargo: Cargo, progress: Progress) -> None:
+    """Bring again what a cleanup removed before it was committed, which needs no lease any more."""
     there = sizes_of(cargo.dataset, cargo.uris)
-    wanted = [uri for uri in cargo.uris if uri not in there]
+    _bring_all(cargo, [uri for uri in cargo.uris if uri not in there], progress, lambda: None)
+
+
+def _bring_all(
+    cargo: Cargo, wanted: Sequence[str], progress: Progress, keep: Callable[[], None]
+) -> None:
     if not wanted:
         return
     with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -206,17 +218,27 @@ def _located(dataset: Dataset, uris: Iterable[str]) -> Iterator[tuple[Storage, d
     for wanted in folders.values():
         paths = {dataset.reach(uri)[1]: uri for uri in wanted}
         storage, _ = dataset.reach(next(iter(wanted)))
-        entries = [entry for prefix in _prefixes([*paths]) for entry in storage.list(prefix)]
+        entries = _listed(storage, [*paths])
         yield storage, {paths[one.path]: one for one in entries if one.path in paths}
 
 
-def _prefixes(paths: Sequence[str]) -> Sequence[str]:
-    """What to list: an attempt's files by what their names begin with, others one by one if few."""
+def _listed(storage: Storage, paths: Sequence[str]) -> Iterable[Entry]:
+    """Entries of one folder with those of the paths among them, by as little as can be listed.
+
+    An attempt's files are listed by what their names begin with; a few files in a large folder one
+    by one, side by side.
+    """
     common = posixpath.commonprefix(paths)
     folder = paths[0][: paths[0].rfind("/") + 1]
-    if len(common) >= len(folder) + _ATTEMPT_LENGTH:
-        return [common]
-    return paths if len(paths) <= _FEW else [folder]
+    if len(paths) == 1 or len(common) >= len(folder) + _ATTEMPT_LENGTH:
+        return storage.list(common)
+    if len(paths) > _FEW:
+        return storage.list(folder)
+    some = storage.list(folder, limit=_SMALL_FOLDER)
+    if len(some) < _SMALL_FOLDER:
+        return some
+    with side_by_side(storage) as pool:
+        return [entry for found in pool.map(storage.list, paths) for entry in found]
 
 
 def _bring(cargo: Cargo, uri: str) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_lancerefs.refstore import layout
 from airflow_provider_lancerefs.refstore.dataset import Dataset
@@ -24,6 +24,8 @@ from airflow_provider_lancerefs.refstore.versions import read_manifest_file
 if TYPE_CHECKING:
     import lance
     import lance.fragment
+
+Opened: TypeAlias = "lance.LanceDataset"
 
 
 def clone(source: Dataset, version: Version, target: Dataset, branch: str, identity: str) -> None:
@@ -162,25 +164,42 @@ class Landing:
     fields_kept: frozenset[int] = frozenset()
 
 
-def land(dataset: Dataset, landing: Landing, identity: str, properties: Mapping[str, str]) -> int:
+def open_head(dataset: Dataset, branch: str) -> Opened:
+    """A branch's newest version, through which several commits can be made."""
+    try:
+        return _open(dataset, branch, None)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StorageError(f"pylance could not open {branch} ({error}).", ref=branch) from error
+
+
+def land(
+    dataset: Dataset,
+    landing: Landing,
+    identity: str,
+    properties: Mapping[str, str],
+    *,
+    through: Opened | None = None,
+) -> int:
     """Commit once, and return the version; others may have come between it and the one it read.
 
+    `through` is the branch as it was opened before, so that it need not be opened again. Lance does
+    not look whether the very version that is open still stands, only whether a later one does.
     Raises ConflictError where somebody else was quicker, which may have been an earlier try of the
     same request, and StorageError if pylance refuses, or cannot say what became of it.
     """
     import lance
     import lance.commit
 
-    uri = dataset.at(layout.branch_root(landing.branch))
+    target = through or dataset.at(layout.branch_root(landing.branch))
     try:
         transaction = lance.Transaction(
             landing.read_version,
-            _operation(dataset, landing),
+            _operation(dataset, landing, through),
             uuid=identity,
             transaction_properties=dict(properties),
         )
         committed = lance.LanceDataset.commit(
-            uri, transaction, storage_options=_options(dataset), max_retries=0
+            target, transaction, storage_options=_options(dataset), max_retries=0
         )
     except lance.commit.CommitConflictError as error:
         raise ConflictError(
@@ -207,14 +226,16 @@ def optimize_indices(dataset: Dataset, branch: str) -> int:
     return version
 
 
-def _operation(dataset: Dataset, landing: Landing) -> lance.LanceOperation.BaseOperation:
+def _operation(
+    dataset: Dataset, landing: Landing, through: Opened | None
+) -> lance.LanceOperation.BaseOperation:
     import lance
 
     added = [_new_fragment(fragment) for fragment in landing.added]
     if landing.schema_of is None:
         return lance.LanceOperation.Update(
             removed_fragment_ids=list(landing.removed),
-            updated_fragments=_changed_fragments(dataset, landing),
+            updated_fragments=_changed_fragments(dataset, landing, through),
             new_fragments=added,
             fields_modified=list(landing.fields_modified),
         )
@@ -223,20 +244,27 @@ def _operation(dataset: Dataset, landing: Landing) -> lance.LanceOperation.BaseO
         return lance.LanceOperation.Project(schema)
     if landing.step is PublishStep.OVERWRITE:
         return lance.LanceOperation.Overwrite(schema, added)
-    kept = [_without_dead_files(one, landing) for one in _all_fragments(dataset, landing)]
+    kept = [_without_dead_files(one, landing) for one in _all_fragments(dataset, landing, through)]
     return lance.LanceOperation.Merge([*kept, *added], schema)
 
 
-def _changed_fragments(dataset: Dataset, landing: Landing) -> list[lance.fragment.FragmentMetadata]:
+def _changed_fragments(
+    dataset: Dataset, landing: Landing, through: Opened | None
+) -> list[lance.fragment.FragmentMetadata]:
     if not landing.changed:
         return []
     changed = {fragment.identity for fragment in landing.changed}
-    return [one for one in _all_fragments(dataset, landing) if one.id in changed]
+    return [one for one in _all_fragments(dataset, landing, through) if one.id in changed]
 
 
-def _all_fragments(dataset: Dataset, landing: Landing) -> list[lance.fragment.FragmentMetadata]:
+def _all_fragments(
+    dataset: Dataset, landing: Landing, through: Opened | None
+) -> list[lance.fragment.FragmentMetadata]:
     """The fragments of the version that the commit reads, as they are to be."""
-    opened = _open(dataset, landing.branch, landing.read_version)
+    if through is None:
+        opened = _open(dataset, landing.branch, landing.read_version)
+    else:
+        opened = through.checkout_version(landing.read_version)
     changes = {fragment.identity: fragment for fragment in landing.changed}
     found = (fragment.metadata for fragment in opened.get_fragments())
     return [_changed_fragment(one, changes[one.id]) if one.id in changes else one for one in found]
@@ -295,7 +323,7 @@ def _deletion_file(vector: NamedVector) -> lance.fragment.DeletionFile:
     )
 
 
-def _open(dataset: Dataset, branch: str, version: int | None) -> lance.LanceDataset:
+def _open(dataset: Dataset, branch: str, version: int | None) -> Opened:
     import lance
 
     return lance.dataset(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,6 +36,8 @@ from airflow_provider_lancerefs.refstore.models import (
 )
 from airflow_provider_lancerefs.refstore.plans import PublishStep
 from airflow_provider_lancerefs.refstore.snapshot import Snapshot, read_snapshot, snapshot_of
+from airflow_provider_lancerefs.refstore.storage import Entry
+from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 from airflow_provider_lancerefs.refstore.transactions import Transaction, read_transaction
 
 PUBLISH_KEY = "lancerefs.publish"
@@ -64,10 +66,14 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the parent shows of a branch, and whether all of its history since the fork is there."""
+    """What the parent shows of a branch, and whether all of its history since the fork is there.
+
+    `head` is the newest version that was looked at: a publish that this does not show is above it.
+    """
 
     found: Publication | None
     complete: bool
+    head: Snapshot | None
 
 
 def life(branch: Branch) -> str:
@@ -154,15 +160,19 @@ def recorded(branch: Branch) -> Publication | None:
 def look(dataset: Dataset, branch: Branch) -> Look:
     """Search the parent for the commit that published this life of the branch."""
     numbers = versions.list_manifests(dataset.storage, branch.parent)
-    head = max(numbers, default=branch.parent_version)
-    since = range(branch.parent_version + 1, head + 1)
-    complete = all(number in numbers for number in since)
-    candidates = sorted((one for one in since if one in numbers), reverse=True)
-    for version in _suspects(dataset, branch, candidates):
-        found = read_publication(dataset, branch, version)
-        if found is not None:
-            return Look(found, complete)
-    return Look(None, complete)
+    newest = max(numbers, default=branch.parent_version)
+    since = range(branch.parent_version + 1, newest + 1)
+    candidates = [one for one in reversed(since) if one in numbers]
+    with side_by_side(dataset.storage) as pool:
+        reading = pool.submit(_snapshot, dataset, branch.parent, numbers.get(newest))
+        listing = pool.submit(_read_versions, dataset, branch) if candidates else None
+    head, read = reading.result(), listing.result() if listing else []
+    suspects = [*_suspects(candidates, head, read)]
+    publications = (read_publication(dataset, branch, version) for version in suspects)
+    found = next((one for one in publications if one is not None), None)
+    if found is None and suspects:  # which a cleanup may have taken before they were read
+        numbers = versions.list_manifests(dataset.storage, branch.parent)
+    return Look(found, all(number in numbers for number in since), head)
 
 
 def find_version(dataset: Dataset, branch: Branch) -> int | None:
@@ -294,22 +304,36 @@ def _lease_end(dataset: Dataset, branch: Branch) -> datetime:
     return until if until.tzinfo else branch.state_since + dataset.publish_lease
 
 
-def _suspects(dataset: Dataset, branch: Branch, candidates: list[int]) -> Iterator[int]:
-    """The versions that may be the publication: all, unless transactions are files to be listed."""
-    if not candidates:
-        return
-    newest = _manifest(dataset, branch.parent, candidates[0])
-    if newest is not None and newest.writer_flags & Feature.NO_TRANSACTION_FILES:
-        yield from candidates
-        return
+def _read_versions(dataset: Dataset, branch: Branch) -> list[int]:
+    """What the transactions that may have published the branch read, as their files' names say."""
     folder = layout.in_branch(branch.parent, f"{layout.TRANSACTIONS}/")
     ending = f"-{identity(branch)}.txn"
     names = (one.path.rpartition("/")[2] for one in dataset.storage.list(folder))
-    read = [int(name.removesuffix(ending)) for name in names if name.endswith(ending)]
+    return [int(name.removesuffix(ending)) for name in names if name.endswith(ending)]
+
+
+def _suspects(
+    candidates: Sequence[int], head: Snapshot | None, read: Sequence[int]
+) -> Iterator[int]:
+    """The versions that may be the publication: all, unless transactions are files to be listed."""
+    if head is not None and head.manifest.writer_flags & Feature.NO_TRANSACTION_FILES:
+        yield from candidates
+        return
     likely = {one + 1 for one in read}
     yield from (one for one in candidates if one in likely)
     if read:
         yield from (one for one in candidates if one not in likely and one > min(read))
+
+
+def _snapshot(dataset: Dataset, branch: str, entry: Entry | None) -> Snapshot | None:
+    """The snapshot of a manifest that was listed, or None where there was none, or is none now."""
+    number = layout.manifest_number(entry.path) if entry else None
+    if entry is None or number is None:
+        return None
+    try:
+        return read_snapshot(dataset, Version(branch, number, entry.size))
+    except NotFoundError:
+        return None
 
 
 def _manifest(dataset: Dataset, branch: str, number: int) -> Manifest | None:

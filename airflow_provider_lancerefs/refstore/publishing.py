@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import NoReturn
 
 from airflow_provider_lancerefs.refstore import (
     carrying,
@@ -26,6 +27,7 @@ from airflow_provider_lancerefs.refstore.attempting import attempt
 from airflow_provider_lancerefs.refstore.comparing import ThreeWay, compare
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.errors import (
+    ConflictError,
     FormatError,
     InvalidInputError,
     LanceRefsError,
@@ -51,6 +53,7 @@ from airflow_provider_lancerefs.refstore.plans import (
 from airflow_provider_lancerefs.refstore.progress import Progress, silent
 from airflow_provider_lancerefs.refstore.publications import Look, Publication
 from airflow_provider_lancerefs.refstore.snapshot import Snapshot, read_snapshot
+from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 from airflow_provider_lancerefs.refstore.writers import writers_of
 
 _TRIES = 10
@@ -122,7 +125,9 @@ def _publish_held(
     dataset: Dataset, lease: Lease, request: Request, tries: int = _TRIES
 ) -> PublishResult:
     request.progress("comparing the branch with its parent")
-    said, draft, seen = _judged(dataset, lease.branch)
+    with side_by_side(dataset.storage) as pool:
+        opening = pool.submit(committing.open_head, dataset, lease.branch.parent)
+        said, draft, seen = _judged(dataset, lease.branch)
     if said.published is None and lease.taken_over:
         publications.check_known(lease.branch, seen)
     if said.refusal is not None:
@@ -132,7 +137,8 @@ def _publish_held(
     if draft is None:
         lease.give_back()
         return _result(said, said.parent_version, published=False)
-    landed = attempt(dataset, lease, said, draft, request.noted, request.progress)
+    parent = opening.result()
+    landed = attempt(dataset, lease, said, draft, parent, request.noted, request.progress)
     if landed is not None:
         lease.record(landed)
         return _landed(said, draft, landed)
@@ -153,22 +159,37 @@ def _too_busy(said: PublishPlan) -> PublishPlan:
 def _judged(dataset: Dataset, branch: Branch) -> tuple[PublishPlan, Draft | None, Look]:
     """The plan as things stand, the draft of the commit if there is one to make, and the look.
 
-    The parent's head is read before the look: what a twin commits in between is then seen by it,
-    and what it commits afterwards is not taken for the parent's own.
+    The parent's head is the newest version that the look saw: what a twin commits later is above
+    it, and not taken for the parent's own.
     """
-    ours = publications.head_snapshot(dataset, branch.name)
-    theirs = publications.head_snapshot(dataset, branch.parent)
-    seen = publications.look(dataset, branch)
-    return *_plan(dataset, branch, ours, theirs, seen), seen
+    with side_by_side(dataset.storage) as pool:
+        reading = pool.submit(publications.head_snapshot, dataset, branch.name)
+        forking = pool.submit(publications.fork_snapshot, dataset, branch)
+        looking = pool.submit(publications.look, dataset, branch)
+    ours, seen = reading.result(), looking.result()
+    theirs = seen.head or _no_head(dataset, branch)
+    return *_plan(dataset, branch, ours, theirs, seen, forking.result), seen
+
+
+def _no_head(dataset: Dataset, branch: Branch) -> NoReturn:
+    versions.head(dataset.storage, branch.parent)
+    raise ConflictError(
+        f"{branch.parent} was written to and cleaned up meanwhile: try again.", ref=branch.parent
+    )
 
 
 def _plan(
-    dataset: Dataset, branch: Branch, ours: Snapshot, theirs: Snapshot, seen: Look
+    dataset: Dataset,
+    branch: Branch,
+    ours: Snapshot,
+    theirs: Snapshot,
+    seen: Look,
+    read_fork: Callable[[], Snapshot | None],
 ) -> tuple[PublishPlan, Draft | None]:
     said = PublishPlan(branch.name, ours.version.number, branch.parent, theirs.version.number)
     if seen.found is not None:
         return _published(said, seen.found), None
-    fork = publications.fork_snapshot(dataset, branch)
+    fork = read_fork()
     if fork is None:
         return _with(said, RefusalCode.FORK_GONE, _fork_gone(branch)), None
     if not seen.complete and publications.shows_files(ours, fork, theirs):

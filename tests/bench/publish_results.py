@@ -9,8 +9,8 @@ from enum import StrEnum
 from tests.bench.measuring import LATENCY, Sample
 
 PAGE = 1_000  # objects that a listing names per request
-ONE_BY_ONE = 16  # so many files at most are looked at with a request each, more by listing a folder
-LISTINGS_OF_COPIES = 3  # looked for before, after, and once more when the commit stands
+BESIDE = 2  # data files in the same folder that are not the branch's
+LISTINGS_OF_COPIES = 2  # looked at when they are made, and once more when the commit stands
 TIMED_ROWS = 10**7
 FASTER = 20
 CELL = 8  # bytes: columns are random 64-bit numbers, which do not compress
@@ -160,14 +160,8 @@ def _by_files(results: Results) -> Iterator[Bar]:
 def _more(way: Way, files: int) -> int:
     """How many more requests so many files may cost than one."""
     if way is Way.ZERO_COPY:
-        return _looks(files, beside=2) - 1
-    pages = _looks(files, beside=0) + LISTINGS_OF_COPIES * _pages(files)
-    return files - 1 + pages - (1 + LISTINGS_OF_COPIES)
-
-
-def _looks(files: int, beside: int) -> int:
-    """Requests to see whether files are there, in a folder with others beside them."""
-    return files if files <= ONE_BY_ONE else _pages(files + beside)
+        return _pages(files + BESIDE) - 1
+    return files - 1 + (1 + LISTINGS_OF_COPIES) * (_pages(files) - 1)
 
 
 def _pages(objects: int) -> int:

@@ -72,11 +72,11 @@ def test_quick_run_of_publish_keeps_the_bars_on_requests(tmp_path: Path) -> None
     }
     fewest = requests[Way.ZERO_COPY, 1, 10**5]
     assert requests[Way.ZERO_COPY, 100, 10**5] == fewest
-    assert requests[Way.ZERO_COPY, 10, 10**5] == requests[Way.ZERO_COPY, 10, 10**4] == fewest + 9
+    assert requests[Way.ZERO_COPY, 10, 10**5] == requests[Way.ZERO_COPY, 10, 10**4] == fewest
     assert requests[Way.COPIES, 100, 10**5] == requests[Way.COPIES, 1, 10**5] + 99
     assert [one for one in report["bars"] if "times as fast" in one["what"]] == []
     page = (tmp_path / "publish.md").read_text()
-    assert f"| publish, zero-copy | {fewest} | {fewest + 9} | {fewest} |" in page
+    assert f"| publish, zero-copy | {fewest} | {fewest} | {fewest} |" in page
     assert "Spark" in page
     assert (tmp_path / "publish.png").read_bytes().startswith(PNG)
 

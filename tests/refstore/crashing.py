@@ -425,8 +425,8 @@ class _Death(Fuse):
             commit = getattr(committing, name)
             setattr(committing, name, functools.partial(self._commit, commit))
 
-    def _commit(self, commit: Callable[..., _T], *arguments: Any) -> _T:
-        return self.write("a commit", lambda: commit(*arguments))
+    def _commit(self, commit: Callable[..., _T], *arguments: Any, **options: Any) -> _T:
+        return self.write("a commit", lambda: commit(*arguments, **options))
 
 
 def _die() -> None:

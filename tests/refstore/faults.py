@@ -63,14 +63,14 @@ class Fuse:
             raise self.error(f"The reply to write {self.crash_after} ({path}) was lost.", ref=path)
 
 
-class _Wrapper:
+class Wrapper:
     """Passes reads on to another storage; it is that storage to whoever compares the two."""
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Wrapper) and other.uri == self.uri
+        return isinstance(other, Wrapper) and other.uri == self.uri
 
     def __hash__(self) -> int:
         return hash(self.uri)
@@ -78,6 +78,10 @@ class _Wrapper:
     @property
     def uri(self) -> str:
         return self._inner.uri
+
+    @property
+    def is_remote(self) -> bool:
+        return self._inner.is_remote
 
     def read(self, path: str) -> Blob | None:
         return self._inner.read(path)
@@ -95,7 +99,7 @@ class _Wrapper:
         return self._inner.open_input(path)
 
 
-class CrashingStorage(_Wrapper):
+class CrashingStorage(Wrapper):
     """A storage whose process dies at the n-th durable write, or whose reply to it gets lost.
 
     Durable writes are `put_new`, `replace`, `remove`, `upload` and each single deletion within
@@ -212,8 +216,10 @@ class Suspended:
             raise Crash("killed while it waited")
 
 
-class _GatedStorage(_Wrapper):
-    """A storage that asks before and after every operation whether to go on."""
+class _GatedStorage(Wrapper):
+    """A storage that asks before and after every operation whether to go on: one at a time."""
+
+    is_remote = False
 
     def __init__(self, inner: Storage, point: Callable[[], None]) -> None:
         super().__init__(inner)

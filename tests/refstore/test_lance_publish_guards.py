@@ -20,11 +20,12 @@ def table(tmp_path: Path) -> Place:
     return Place(str(tmp_path / "table")).create([1, 2, 3])
 
 
-def commit(table: Place, read_version: int, **update: object) -> LanceDataset:
+def commit(
+    table: Place, read_version: int, through: LanceDataset | None = None, **update: object
+) -> LanceDataset:
     operation = LanceOperation.Update(**update)  # type: ignore[arg-type]
-    return LanceDataset.commit(
-        table.uri, Transaction(read_version, operation, uuid=str(uuid4())), max_retries=0
-    )
+    transaction = Transaction(read_version, operation, uuid=str(uuid4()))
+    return LanceDataset.commit(through or table.uri, transaction, max_retries=0)
 
 
 def test_no_retries_is_not_strict(table: Place) -> None:
@@ -48,6 +49,23 @@ def test_an_unkept_read_version_that_was_cleaned_up_is_refused(table: Place) -> 
     table.open().cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
     with pytest.raises(OSError, match="was not found"):
         commit(table, anchor)
+
+
+def test_a_read_version_that_is_open_is_taken_to_stand(table: Place) -> None:
+    """Through the read version itself a commit lands though that is gone, and a conflict with it.
+
+    Through an earlier one Lance looks for it, and refuses.
+    """
+    earlier = table.open()
+    anchor = commit(table, 1)
+    table.delete("n = 1")
+    table.append(4)
+    table.open().cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    with pytest.raises(OSError, match="was not found"):
+        commit(table, anchor.version, through=earlier, removed_fragment_ids=[0])
+    assert table.values() == [2, 3, 4]
+    commit(table, anchor.version, through=anchor, removed_fragment_ids=[0])
+    assert table.values() == [4]
 
 
 def test_of_two_commits_that_remove_one_fragment_one_lands(table: Place) -> None:

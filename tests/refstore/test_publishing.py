@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,7 +28,9 @@ from airflow_provider_lancerefs.refstore import (
     RefusalCode,
     RefusedError,
     UnsupportedStoreError,
+    carrying,
     committing,
+    layout,
     publications,
     publishing,
     refs,
@@ -34,7 +38,8 @@ from airflow_provider_lancerefs.refstore import (
 )
 from airflow_provider_lancerefs.refstore.committing import Landing
 from airflow_provider_lancerefs.refstore.dataset import Dataset
-from tests.refstore.faults import Crash, CrashingDataset, Fuse, Mode
+from airflow_provider_lancerefs.refstore.storage import Blob, Storage
+from tests.refstore.faults import Crash, CrashingDataset, Fuse, Mode, Wrapper
 from tests.services.proxy import Fault, Request, S3Proxy
 from tests.tables import Place
 
@@ -370,6 +375,29 @@ class TestZeroCopy:
         cleans(s3_place)
         assert s3_place.values() == [1, 2, 3, 4, 5, 6, 10, 11]
 
+    def test_how_many_requests_it_takes(self, s3_place: Place, s3_proxy: S3Proxy) -> None:
+        """As many for a dozen files as for two; the first publish asks the server what it can."""
+        made = []
+        for name, count in (("first", 1), ("few", 2), ("more", 12)):
+            store, _ = start(s3_place.beside(name))
+            for value in range(count):
+                writes_through(store, s3_place.beside(name), "b", value)
+            with s3_proxy.recording() as recording:
+                store.publish("b")
+            made.append(len(recording))
+        assert made[1:] == [19, 19]
+
+    def test_files_are_found_among_many(self, place: Place) -> None:
+        """Few or many are asked for, in a small or a large folder: what is there has a size."""
+        dataset = place.store()._dataset
+        for number in range(130):
+            dataset.storage.upload(f"data/{number}", io.BytesIO(bytes(number)))
+            if number in (5, 129):
+                for some in ([3], [0, 3], [*range(10)], [*range(140)]):
+                    asked = [dataset.at(f"data/{one}") for one in some]
+                    found = {dataset.at(f"data/{one}"): one for one in some if one <= number}
+                    assert carrying.sizes_of(dataset, asked) == found
+
     def test_a_discarded_branch_takes_its_files_along(self, place: Place) -> None:
         """Files that only the branch reached go with it, wherever they lie, and no others."""
         store, _ = start(place)
@@ -533,12 +561,16 @@ def at_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[Act]]]
     land = committing.land
 
     def landing(
-        dataset: Dataset, landing: Landing, identity: str, properties: dict[str, str]
+        dataset: Dataset,
+        landing: Landing,
+        identity: str,
+        properties: dict[str, str],
+        through: committing.Opened | None = None,
     ) -> int:
         real = publications.STEP_KEY not in properties
         if real and happens["before"]:
             happens["before"].pop(0)(Place(dataset.uri, dict(dataset.storage_options)))
-        version = land(dataset, landing, identity, properties)
+        version = land(dataset, landing, identity, properties, through=through)
         if real and happens["after"]:
             happens["after"].pop(0)(Place(dataset.uri, dict(dataset.storage_options)))
         return version
@@ -643,17 +675,19 @@ class TestOnce:
         cleans(place)
         place.open().validate()
 
-    @pytest.mark.parametrize("act", [cleans, both(appends(7), compacts, cleans)])
+    @pytest.mark.parametrize(
+        ("act", "more"), [(cleans, []), (both(appends(7), cleans), [7])], ids=["alone", "moved"]
+    )
     def test_a_parent_that_cleans_up_before_the_commit(
-        self, place: Place, at_commit: dict[str, list[Act]], act: Act
+        self, place: Place, at_commit: dict[str, list[Act]], act: Act, more: list[int]
     ) -> None:
         """Copies that were cleaned away are put back; history that is gone is no trap."""
         store, branch = start(place)
         both(deletes("n = 4"), appends(10))(branch)
         place.delete("n = 5")
-        at_commit["before"].append(cleans)
+        at_commit["before"].append(act)
         store.publish("b")
-        assert place.values() == [1, 2, 3, 6, 10]
+        assert place.values() == [1, 2, 3, 6, *more, 10]
         place.open().validate()
 
     def test_a_parent_that_deletes_before_the_commit(
@@ -700,6 +734,22 @@ class TestOnce:
             store.publish("b")
         assert after_lease(place).publish("b").already_published
         assert place.values() == [1, 3, 4, 5, 6, 10]
+
+    def test_a_history_that_goes_while_it_is_read(
+        self, local_place: Place, at_commit: dict[str, list[Act]]
+    ) -> None:
+        """A publication that was listed, and cleaned up before it was read, is not denied."""
+        store, branch = start(local_place)
+        branch.append(10)
+        at_commit["after"].append(dies)
+        with pytest.raises(Crash):
+            store.publish("b")
+        local_place.append(7)
+        dataset = store._dataset
+        there = publications.look(dataset, store.branch("b"))
+        meanwhile = _CleansAtRead(dataset.storage, there.found.version, local_place)
+        seen = publications.look(replace(dataset, storage=meanwhile), store.branch("b"))
+        assert (there.complete, seen.found, seen.complete) == (True, None, False)
 
     @pytest.mark.parametrize("lease", [NO_TIME, timedelta(minutes=5)])
     def test_publishers_at_once(self, place: Place, lease: timedelta) -> None:
@@ -751,6 +801,19 @@ class TestOnce:
         refs.move_state(store._dataset.storage, store.branch("b"), BranchState.REMOVING)
         with pytest.raises(ConflictError, match="being deleted"):
             store.publish("b")
+
+
+class _CleansAtRead(Wrapper):
+    """Somebody cleans the dataset up as soon as a version's manifest is about to be read."""
+
+    def __init__(self, inner: Storage, version: int, place: Place) -> None:
+        super().__init__(inner)
+        self._path, self._place = layout.manifest_path("main", version), place
+
+    def read(self, path: str) -> Blob | None:
+        if path == self._path:
+            cleans(self._place)
+        return super().read(path)
 
 
 class _LostManifest:

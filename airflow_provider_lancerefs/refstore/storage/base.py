@@ -47,6 +47,11 @@ class Storage(Protocol):
         """The root, as pylance spells it."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a call mostly waits for a server, so that several are best made at once."""
+        ...
+
     def read(self, path: str) -> Blob | None:
         """The object, or None where there is none."""
         ...

@@ -37,6 +37,8 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 class LocalStorage:
     """The files below one folder."""
 
+    is_remote = False
+
     def __init__(self, root: str) -> None:
         self._root = Path(root)
 

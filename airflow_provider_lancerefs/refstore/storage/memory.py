@@ -24,6 +24,8 @@ _LOCK = threading.RLock()
 class MemoryStorage:
     """The objects below one `memory://` name; one lock guards every precondition."""
 
+    is_remote = False
+
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._root = "/" + uri.partition("://")[2]

@@ -70,6 +70,8 @@ _PROOFS: set[tuple[str, str, str]] = set()
 class S3Storage:
     """The objects below one `s3://bucket/prefix`."""
 
+    is_remote = True
+
     def __init__(self, uri: str, storage_options: Mapping[str, str]) -> None:
         self.uri = uri
         self._options = dict(storage_options)
