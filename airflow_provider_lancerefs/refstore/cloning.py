@@ -31,6 +31,7 @@ from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.progress import Progress
 from airflow_provider_lancerefs.refstore.revision import Revision, parse_revision
 from airflow_provider_lancerefs.refstore.storage import Storage
+from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 
 _PARALLEL = 8
 
@@ -46,12 +47,15 @@ def shallow_clone(dataset: Dataset, target_uri: str, revision: str | Revision | 
     """
     target = _other_place(dataset, target_uri)
     wanted = parse_revision(revision) if isinstance(revision, str) else revision
-    version = versions.resolve(dataset.storage, wanted)
     name = pin_name(target_uri)
-    pin = refs.find_tag(dataset.storage, name)
+    with side_by_side(dataset.storage) as pool:
+        resolving = pool.submit(versions.resolve, dataset.storage, wanted)
+        finding = pool.submit(refs.find_tag, dataset.storage, name)
+        looking = pool.submit(versions.find_head, target.storage, MAIN)
+    version, pin, head = resolving.result(), finding.result(), looking.result()
     if pin is not None and isinstance(wanted, Revision) and not wanted.pinned:
         version = pin.target if pin.branch == version.branch else version
-    if versions.find_head(target.storage, MAIN) is not None:
+    if head is not None:
         return _existing_clone(dataset, target, version, pin)
     made = pin is None
     pin = tagging.create_tag(dataset, name, version, {PIN_KEY: target_uri}, protected=True)
@@ -64,8 +68,10 @@ def shallow_clone(dataset: Dataset, target_uri: str, revision: str | Revision | 
             _unpin(dataset, target, pin)
         check_source(dataset, version)
         raise
-    _keep_pinned(dataset, version, target_uri)
-    return versions.exact(target.storage, MAIN, version.number)
+    with side_by_side(target.storage) as pool:
+        cloned = pool.submit(versions.exact, target.storage, MAIN, version.number)
+        _keep_pinned(dataset, version, target_uri)
+    return cloned.result()
 
 
 def _unpin(dataset: Dataset, target: Dataset, pin: Tag) -> None:

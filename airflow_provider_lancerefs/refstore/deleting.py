@@ -31,6 +31,7 @@ from airflow_provider_lancerefs.refstore.manifest import BasePath
 from airflow_provider_lancerefs.refstore.models import Branch, BranchState, BrokenRef, Tag
 from airflow_provider_lancerefs.refstore.names import MAIN, shown
 from airflow_provider_lancerefs.refstore.storage import Entry
+from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 
 CLOCK_TICK = timedelta(seconds=2)
 CLOCK_SKEW = timedelta(hours=1)
@@ -139,9 +140,10 @@ class Dependents:
 
     @staticmethod
     def look(dataset: Dataset) -> Dependents:
-        return Dependents(
-            dataset, refs.list_tags(dataset.storage), refs.list_branches(dataset.storage)
-        )
+        with side_by_side(dataset.storage) as pool:
+            tags = pool.submit(refs.list_tags, dataset.storage)
+            branches = pool.submit(refs.list_branches, dataset.storage)
+        return Dependents(dataset, tags.result(), branches.result())
 
     @property
     def branch_names(self) -> list[str]:
@@ -151,14 +153,15 @@ class Dependents:
         """What needs the branch; `entries` are the files below its folder."""
         since = _life_began(branch, versions.manifests_among(branch.name, entries))
         storage = self.dataset.storage
-        tags = refs.read_tags(storage, _younger(self.tags, since))
-        children = refs.read_branches(
-            storage, (one for one in _younger(self.branches, since) if one.name != branch.name)
-        )
+        others = (one for one in _younger(self.branches, since) if one.name != branch.name)
+        with side_by_side(storage) as pool:
+            tags = pool.submit(refs.read_tags, storage, _younger(self.tags, since))
+            children = pool.submit(refs.read_branches, storage, others)
+            parent = pool.submit(self._points_into, branch.parent, branch)
         return [
-            *(f"tag {tag.name!r}" for tag in tags if _names(tag, branch)),
-            *(f"branch {child.name!r}" for child in children if self._needs(child, branch)),
-            *([f"the head of {branch.parent}"] if self._points_into(branch.parent, branch) else []),
+            *(f"tag {one.name!r}" for one in tags.result() if _names(one, branch)),
+            *(f"branch {one.name!r}" for one in children.result() if self._needs(one, branch)),
+            *([f"the head of {branch.parent}"] if parent.result() else []),
         ]
 
     def _needs(self, child: Branch | BrokenRef, parent: Branch) -> bool:

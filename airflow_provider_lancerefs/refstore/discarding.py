@@ -23,6 +23,7 @@ from airflow_provider_lancerefs.refstore.models import (
 from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.snapshot import Snapshot, snapshot_of
 from airflow_provider_lancerefs.refstore.storage import Entry
+from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 
 _MAY_BE_SHARED = (BranchState.PUBLISHING, BranchState.PUBLISHED)
 
@@ -43,8 +44,10 @@ def _was_publishing(branch: Branch) -> bool:
 
 
 def _own(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> list[Entry]:
-    fork = publications.fork_snapshot(dataset, branch)
-    snapshots = list(_snapshots(dataset, branch, entries)) if fork else []
+    with side_by_side(dataset.storage) as pool:
+        forking = pool.submit(publications.fork_snapshot, dataset, branch)
+        reading = pool.submit(_snapshots, dataset, branch, entries)
+    fork, snapshots = forking.result(), reading.result()
     named = _in_root(dataset, (uri for one in snapshots for uri in _uris(one)))
     if fork is None or not named - {*_uris(fork)}:
         return []
@@ -55,14 +58,16 @@ def _own(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> list[Ent
     return [entry for _, files in found for entry in files if entry.modified >= branch.created_at]
 
 
-def _snapshots(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> Iterator[Snapshot]:
+def _snapshots(dataset: Dataset, branch: Branch, entries: Sequence[Entry]) -> list[Snapshot]:
     paths = {
         entry.path: number
         for number, entry in versions.manifests_among(branch.name, entries).items()
     }
+    found = []
     for path, blob in dataset.storage.read_many(paths).items():
         version = Version(branch.name, paths[path], 0)
-        yield snapshot_of(dataset, version, parse_manifest(blob.data, str(version)))
+        found.append(snapshot_of(dataset, version, parse_manifest(blob.data, str(version))))
+    return found
 
 
 def _uris(snapshot: Snapshot) -> Iterator[str]:
