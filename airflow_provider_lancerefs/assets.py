@@ -29,8 +29,10 @@ def lance_asset(dataset: str, lancerefs_conn_id: str = _DEFAULT_CONN_ID, **kwarg
 
 
 def asset_uri(dataset: str, lancerefs_conn_id: str = _DEFAULT_CONN_ID) -> str:
-    """A dataset's asset URI; a full URI as dataset is quoted into the path."""
-    return f"{SCHEME}://{quote(lancerefs_conn_id, safe='')}/{quote(dataset.strip('/'), safe='/')}"
+    """A dataset's asset URI; a full URI or an absolute path is quoted into the path."""
+    start = "%2F" if dataset.startswith("/") else ""
+    name = start + quote(dataset.strip("/"), safe="/")
+    return f"{SCHEME}://{quote(lancerefs_conn_id, safe='')}/{name}"
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:

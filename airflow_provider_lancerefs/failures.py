@@ -23,7 +23,7 @@ from airflow_provider_lancerefs.refstore.errors import (
 )
 from airflow_provider_lancerefs.refstore.plans import RefusalCode
 
-__all__ = ["failing_for_good", "patiently"]
+__all__ = ["can_pass", "failing_for_good", "patiently"]
 
 _HOPELESS = (
     AlreadyExistsError,

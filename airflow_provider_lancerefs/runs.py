@@ -15,6 +15,7 @@ from airflow_provider_lancerefs.operators.branch import (
 )
 from airflow_provider_lancerefs.operators.publish import LancePublishBranchOperator
 from airflow_provider_lancerefs.operators.tag import LanceTagOperator
+from airflow_provider_lancerefs.refstore.errors import InvalidInputError
 from airflow_provider_lancerefs.working import BranchOfTask, work_on_branch
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def lance_run(
         **_PATIENCE,
         **task_args,
     }
+    if not datasets:
+        raise InvalidInputError("A run's branch is a branch of at least one dataset.")
     prefix = f"{name}_" if name else ""
     expect = _expected(publish, tag) if fail_if_unpublished else None
     setup = LanceCreateBranchOperator(task_id=f"{prefix}create_branch", source=source, **given)
@@ -81,10 +84,11 @@ def lance_run(
         task_id=f"{prefix}discard_branch",
         branch=branch,
         expect=expect,
+        expect_tag=tag if expect == "published" else None,
         unless_needed=True,
         keep_on_failure=keep_on_failure,
         **given,
-    ).as_teardown(setups=setup, on_failure_fail_dagrun=True)
+    ).as_teardown(setups=setup, on_failure_fail_dagrun=expect is not None)
     outlets = [lance_asset(one, lancerefs_conn_id) for one in datasets]
 
     def ends(scope: Sequence[str]) -> list[BaseOperator]:
@@ -182,3 +186,6 @@ class LanceRunScope:
             last >> end
             last = [end]
         last >> self.teardown
+        for task in inside:  # a branch of this one, which has to go first
+            if task.is_teardown:
+                task >> self.teardown

@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowNotFoundException,
+    BaseHook,
+    conf,
+    mask_secret,
+)
 
 from airflow_provider_lancerefs.refstore.errors import InvalidInputError, LanceRefsError
 
@@ -88,7 +94,7 @@ class LanceRefsHook(BaseHook):
         """Look below the root with one bounded read; writes nothing."""
         try:
             self._place.look()
-        except (LanceRefsError, ValueError) as error:
+        except (AirflowNotFoundException, LanceRefsError) as error:
             return False, str(error)
         return True, f"{self._place.root} can be read."
 
@@ -130,7 +136,7 @@ class _Place:
         return f"{self.root}/{dataset.strip('/')}"
 
     def options_for(self, uri: str) -> dict[str, str]:
-        return dict(self._options) if uri.startswith("s3") else {}
+        return dict(self._options) if uri.startswith(("s3://", "s3a://")) else {}
 
     def store_of(self, dataset: str) -> RefStore:
         from airflow_provider_lancerefs.refstore.store import RefStore
@@ -141,6 +147,8 @@ class _Place:
     def look(self) -> None:
         from airflow_provider_lancerefs.refstore.storage import open_storage
 
+        if self.root.startswith("/") and not os.path.isdir(self.root):
+            raise InvalidInputError(f"There is no folder {self.root}.")
         if self.root:
             open_storage(self.root, self.options_for(self.root)).list("", limit=1)
 
@@ -159,7 +167,16 @@ def _place_of(connection: Connection, extra: Mapping[str, Any]) -> _Place:
     given = {name: _text(value) for name, value in options.items() if value not in (None, "")}
     if extra.get("aws_conn_id"):
         given = {**_borrowed(extra["aws_conn_id"]), **given}
-    return _Place((connection.host or "").rstrip("/"), given)
+    return _Place(_root_of(connection.host or ""), given)
+
+
+def _root_of(host: str) -> str:
+    """A connection's root in its one spelling, so that what is added to it is taken as it is."""
+    from airflow_provider_lancerefs.refstore.storage import normalise_uri
+
+    if "@" in urlsplit(host).netloc:
+        raise InvalidInputError("A root holds no keys: a connection has login and password.")
+    return normalise_uri(host) if host else ""
 
 
 def _text(value: object) -> str:
@@ -168,12 +185,23 @@ def _text(value: object) -> str:
 
 def _borrowed(aws_conn_id: str) -> dict[str, str]:
     """An AWS connection's keys, as its own hook finds them: roles and profiles included."""
-    from airflow.providers.amazon.aws.hooks.base_aws import (  # heavy, and an extra
-        AwsGenericHook,
-    )
-
+    try:
+        from airflow.providers.amazon.aws.hooks.base_aws import (  # heavy, and an extra
+            AwsGenericHook,
+        )
+    except ImportError as error:
+        raise InvalidInputError(
+            "To borrow an AWS connection's keys, install airflow-provider-lancerefs[aws]."
+        ) from error
+    BaseHook.get_connection(aws_conn_id)  # without it, the AWS hook takes the machine's own keys
     hook: Any = AwsGenericHook(aws_conn_id=aws_conn_id, client_type="s3")
-    keys = hook.get_credentials()
+    credentials = hook.get_session().get_credentials()
+    if credentials is None:
+        raise InvalidInputError(f"The AWS connection {aws_conn_id!r} gives no keys.")
+    keys = credentials.get_frozen_credentials()
+    for secret in (keys.secret_key, keys.token):
+        if secret:
+            mask_secret(secret)
     found = {
         "aws_access_key_id": keys.access_key,
         "aws_secret_access_key": keys.secret_key,

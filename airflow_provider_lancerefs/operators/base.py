@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
+from airflow_provider_lancerefs import noting
+from airflow_provider_lancerefs.assets import lance_asset
 from airflow_provider_lancerefs.failures import failing_for_good, patiently
 from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID, LanceRefsHook, publish_lease
+from airflow_provider_lancerefs.refstore.errors import InvalidInputError
+from airflow_provider_lancerefs.refstore.models import Branch, BranchState
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_provider_lancerefs.refstore import RefStore
 
-__all__ = ["LanceRefsOperator"]
+__all__ = ["LanceRefsOperator", "published_version"]
 
 _Result = TypeVar("_Result")
 
@@ -51,7 +55,18 @@ class LanceRefsOperator(BaseOperator):
     @property
     def datasets(self) -> list[str]:
         """The datasets by the names they were given."""
-        return [self.dataset] if isinstance(self.dataset, str) else [*self.dataset]
+        named = [self.dataset] if isinstance(self.dataset, str) else [*(self.dataset or ())]
+        if not named:
+            raise InvalidInputError(f"The task {self.task_id!r} was given no dataset.")
+        return named
+
+    def is_on(self, flag: str) -> bool:
+        """Whether an argument is true, of which a template may have made text."""
+        value = getattr(self, flag)
+        text = str(value).lower()
+        if text not in ("true", "false"):
+            raise InvalidInputError(f"{flag} is true or false, not {value!r}.")
+        return text == "true"
 
     def execute(self, context: Context) -> Any:
         with failing_for_good():
@@ -68,13 +83,24 @@ class LanceRefsOperator(BaseOperator):
         """Wait for a publish that is under way; one whose process died is over with its lease."""
         return patiently(publish_lease().total_seconds() * 1.5, call)
 
-    def tell(self, context: Context, extra: Mapping[str, Any]) -> None:
-        """Put what happened on the asset events of the outlets."""
+    def tell(self, context: Context, happened: Mapping[str, Mapping[str, Any]]) -> None:
+        """Put what happened to each dataset on its asset's event; other outlets get the first."""
+        first, *_ = happened.values()
+        assets = {lance_asset(one, self.lancerefs_conn_id).uri: one for one in happened}
         for outlet in self.outlets or ():
-            context["outlet_events"][outlet].extra.update(extra)
+            one = assets.get(getattr(outlet, "uri", ""))
+            context["outlet_events"][outlet].extra.update(happened[one] if one else first)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Name the datasets as OpenLineage does."""
         from airflow_provider_lancerefs.lineage import lineage_of  # only where it is installed
 
         return lineage_of(self.hook, self.datasets)
+
+
+def published_version(store: RefStore, branch: Branch) -> int | None:
+    """The parent's version with all that the branch has; also where a publish had nothing to do."""
+    noted = branch.metadata.get(noting.NOTHING_TO_PUBLISH)
+    if noted and branch.state is not BranchState.PUBLISHED:
+        return int(noted)
+    return store.find_publication(branch)

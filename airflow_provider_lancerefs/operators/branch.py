@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_lancerefs import noting
-from airflow_provider_lancerefs.operators.base import LanceRefsOperator
+from airflow_provider_lancerefs.failures import can_pass
+from airflow_provider_lancerefs.operators.base import LanceRefsOperator, published_version
 from airflow_provider_lancerefs.refstore.errors import (
     InvalidInputError,
     RefNotFoundError,
     RefusedError,
 )
-from airflow_provider_lancerefs.refstore.models import Branch
+from airflow_provider_lancerefs.refstore.models import Branch, Version
 from airflow_provider_lancerefs.refstore.names import run_branch_prefix
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class LanceCreateBranchOperator(LanceRefsOperator):
         made = {one: self._create(self.store_of(one), name, noted) for one in self.datasets}
         instance.xcom_push(key="branch", value=name)
         instance.xcom_push(key="uri", value=made[self.datasets[0]]["uri"])
-        self.tell(context, {"branch": name})
+        self.tell(context, {one: {"branch": name} for one in made})
         return {"branch": name, "lancerefs_conn_id": self.lancerefs_conn_id, "datasets": made}
 
     def _fresh_name(self, instance: Any, map_index: int) -> str:
@@ -91,6 +92,8 @@ class LanceCreateBranchOperator(LanceRefsOperator):
             try:
                 self.waiting_for_others(partial(store.delete_branch, name, missing_ok=True))
             except RefusedError as error:
+                if can_pass(error):  # its publish would land beside the one of the new life
+                    raise
                 self.log.info("An earlier attempt's branch stays: %s", error)
             else:
                 self.log.info("Deleted the branch %s of an earlier attempt", name)
@@ -117,6 +120,7 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
 
     :param branch: The branch.
     :param expect: 'published' or 'tagged': what must have happened to it, or None.
+    :param expect_tag: A tag that must besides name the published version, or a later one.
     :param keep_on_failure: Where that did not happen, leave the branch for a look; the sweep takes
         it later.
     :param unless_needed: Let a branch that a tag or another branch needs stay, without an error.
@@ -127,6 +131,7 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
         *LanceRefsOperator.template_fields,
         "branch",
         "expect",
+        "expect_tag",
         "keep_on_failure",
         "unless_needed",
         "force",
@@ -137,6 +142,7 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
         *,
         branch: str,
         expect: Literal["published", "tagged"] | None = None,
+        expect_tag: str | None = None,
         keep_on_failure: bool = False,
         unless_needed: bool = False,
         force: bool = False,
@@ -145,6 +151,7 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
         super().__init__(**kwargs)
         self.branch = branch
         self.expect = expect
+        self.expect_tag = expect_tag
         self.keep_on_failure = keep_on_failure
         self.unless_needed = unless_needed
         self.force = force
@@ -156,10 +163,11 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
             )
         missed = [one for one in self.datasets if not self._end(one, context)]
         if missed:
-            fate = "left for a look" if self.keep_on_failure else "discarded"
+            fate = "left for a look" if self.is_on("keep_on_failure") else "discarded"
+            tagged = f" and tagged as {self.expect_tag!r}" if self.expect_tag else ""
             raise AirflowFailException(
-                f"The branch {self.branch!r} of {', '.join(missed)} was not {self.expect}, and was "
-                f"{fate}: see why the tasks before did not get there."
+                f"The branch {self.branch!r} of {', '.join(missed)} was not {self.expect}{tagged}, "
+                f"and was {fate}: see why the tasks before did not get there."
             )
         return {"branch": self.branch, "datasets": self.datasets}
 
@@ -169,42 +177,46 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
         try:
             branch = store.branch(self.branch)
         except RefNotFoundError:
-            return self.expect is None or self._was_published(
-                store, self._remembered(dataset, context)
-            )
-        if self.keep_on_failure and not self._has_ended_well(store, branch):
+            return self._has_ended_well(store, self._remembered(dataset, context))
+        if self.is_on("keep_on_failure") and not self._has_ended_well(store, branch):
             return False
-        needed = self._delete(store)
-        if self.expect == "tagged":
-            return needed
-        return self.expect is None or self._was_published(store, branch)
+        stays = self._delete(store)
+        return (stays or self.expect != "tagged") and self._has_ended_well(store, branch)
 
     def _delete(self, store: RefStore) -> bool:
-        """Delete the branch, unless it is needed and may be."""
+        """Delete the branch, unless it is needed and may be; whether it stays."""
+        force = self.is_on("force")
         try:
-            self.waiting_for_others(lambda: store.delete_branch(self.branch, True, self.force))
+            self.waiting_for_others(lambda: store.delete_branch(self.branch, True, force))
         except RefusedError as error:
-            if not error.blockers or not (self.unless_needed or self.expect == "tagged"):
+            may_stay = self.is_on("unless_needed") or self.expect == "tagged"
+            if not error.blockers or not may_stay:
                 raise
             self.log.info("%s", error)
             return True
         self.log.info("Deleted the branch %s of %s", self.branch, store.uri)
         return False
 
-    def _has_ended_well(self, store: RefStore, branch: Branch) -> bool:
-        if self.expect == "tagged":
-            return any(getattr(tag, "branch", None) == branch.name for tag in store.tags())
-        return self.expect is None or self._was_published(store, branch)
-
-    @staticmethod
-    def _was_published(store: RefStore, branch: Branch | None) -> bool:
-        """As the branch and its parent's history show, whether the branch still stands or not."""
+    def _has_ended_well(self, store: RefStore, branch: Branch | None) -> bool:
+        """As tags and the parent's history show, whether the branch still stands or not."""
+        if self.expect is None:
+            return True
         if branch is None:
             return False
-        return (
-            noting.NOTHING_TO_PUBLISH in branch.metadata
-            or store.find_publication(branch) is not None
-        )
+        if self.expect == "tagged":
+            return any(getattr(tag, "branch", None) == branch.name for tag in store.tags())
+        version = published_version(store, branch)
+        return version is not None and self._is_tagged(store, Version(branch.parent, version, 0))
+
+    def _is_tagged(self, store: RefStore, published: Version) -> bool:
+        """Whether the tag stands there; a later run may have moved it on by now."""
+        if not self.expect_tag:
+            return True
+        try:
+            tag = store.tag(self.expect_tag)
+        except RefNotFoundError:
+            return False
+        return tag.branch == published.branch and tag.version >= published.number
 
     def _remembered(self, dataset: str, context: Context) -> Branch | None:
         """The branch as the task that made it said, where it is gone by now."""

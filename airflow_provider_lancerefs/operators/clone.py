@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lancerefs.operators.base import LanceRefsOperator
+from airflow_provider_lancerefs.refstore.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -32,6 +33,8 @@ class LanceShallowCloneOperator(LanceRefsOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         target = self.hook.dataset_uri(self.target)
+        if len(self.datasets) > 1:
+            raise InvalidInputError("One target is the clone of one dataset.")
         (dataset,) = self.datasets
         source = self.store_of(dataset).shallow_clone(target, self.revision)
         self.log.info("%s shares the files of %s of %s", target, source, dataset)
@@ -41,3 +44,9 @@ class LanceShallowCloneOperator(LanceRefsOperator):
             "branch": source.branch,
             "version": source.number,
         }
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """Name the clone, and what it was made of, as OpenLineage does."""
+        from airflow_provider_lancerefs.lineage import lineage_of  # only where it is installed
+
+        return lineage_of(self.hook, [self.target], self.datasets)

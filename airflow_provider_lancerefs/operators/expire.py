@@ -60,7 +60,7 @@ class LanceExpireBranchesOperator(LanceRefsOperator):
             swept = self.store_of(dataset).expire_branches(
                 self.pattern,
                 age,
-                self.report_only,
+                self.is_on("report_only"),
                 spare=lambda branch: _why_running(context, branch),
             )
             for one in swept:

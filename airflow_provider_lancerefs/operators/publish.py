@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LancePublishBranchOperator"]
 
+_NOT_WORKING = ("skipped", "removed")  # the latter: of a task that is mapped over less than before
+
 
 class LancePublishBranchOperator(LanceRefsOperator):
     """
@@ -59,12 +61,18 @@ class LancePublishBranchOperator(LanceRefsOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         stores = {one: self.store_of(one) for one in self.datasets}
+        writers = [*self.require_writers, *self._instances_in_scope(context)]
         if len(stores) > 1:
             for store in stores.values():
-                self._check(store)
-        writers = [*self.require_writers, *self._instances_in_scope(context)]
+                self._check(store, writers)
         done = {one: self._publish(store, context, writers) for one, store in stores.items()}
-        self.tell(context, {"branch": self.branch, "version": done[self.datasets[0]]["version"]})
+        self.tell(
+            context,
+            {
+                one: {"branch": self.branch, "version": result["version"]}
+                for one, result in done.items()
+            },
+        )
         return {"branch": self.branch, "datasets": done}
 
     def _instances_in_scope(self, context: Context) -> list[str]:
@@ -79,13 +87,13 @@ class LancePublishBranchOperator(LanceRefsOperator):
             for key, state in states.items():
                 number = key.removeprefix(task_id).removeprefix("_")
                 mine = index < 0 or not number or int(number) == index
-                if mine and state != "skipped":
+                if mine and state not in _NOT_WORKING:
                     found.append(noting.writer_name(task_id, int(number) if number else -1))
         return found
 
-    def _check(self, store: RefStore) -> None:
+    def _check(self, store: RefStore, writers: list[str]) -> None:
         """Of several datasets, let none be published where another one cannot be."""
-        plan = store.plan_publish(self.branch)
+        plan = store.plan_publish(self.branch, writers)
         if plan.refusal is not None:
             raise PublishRefusedError.of(plan)
 
@@ -97,7 +105,7 @@ class LancePublishBranchOperator(LanceRefsOperator):
                 message=self.message,
                 properties=noted,
                 require_writers=writers,
-                optimize_indices=self.optimize_indices,
+                optimize_indices=self.is_on("optimize_indices"),
             )
         )
         if not result.published:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lancerefs import noting
-from airflow_provider_lancerefs.operators.base import LanceRefsOperator
+from airflow_provider_lancerefs.operators.base import LanceRefsOperator, published_version
 from airflow_provider_lancerefs.refstore.errors import AlreadyExistsError
-from airflow_provider_lancerefs.refstore.models import Version
+from airflow_provider_lancerefs.refstore.models import PROTECTED_KEY, Version
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -73,25 +73,28 @@ class LanceTagOperator(LanceRefsOperator):
             tag = self._put(self.store_of(dataset), noted)
             self.log.info("%s of %s names %s", tag.name, dataset, tag.target)
             found[dataset] = {"branch": tag.branch, "version": tag.version}
-        self.tell(context, {"tag": self.tag, **found[self.datasets[0]]})
+        self.tell(context, {one: {"tag": self.tag, **there} for one, there in found.items()})
         return {"tag": self.tag, "datasets": found}
 
     def _put(self, store: RefStore, noted: Mapping[str, str]) -> Tag:
         target = store.resolve(self._revision(store))
+        protected = self.is_on("protected")
         try:
-            return store.create_tag(self.tag, target, noted, self.protected)
+            tag = store.create_tag(self.tag, target, noted, protected)
         except AlreadyExistsError:
-            if not self.move:
+            if not self.is_on("move"):
                 raise
-        moved = store.move_tag(store.tag(self.tag), target, self.force)
-        return store.set_metadata(moved, noted)
+            moved = store.move_tag(store.tag(self.tag), target, self.is_on("force"))
+            tag = store.set_metadata(moved, noted)
+        if protected and not tag.protected:  # it stood already
+            tag = store.set_metadata(tag, {PROTECTED_KEY: "true"})
+        return tag
 
     def _revision(self, store: RefStore) -> str:
         if self.branch is None:
             return self.revision
         branch = store.branch(self.branch)
-        noted = branch.metadata.get(noting.NOTHING_TO_PUBLISH)
-        published = int(noted) if noted else store.find_publication(branch)
+        published = published_version(store, branch)
         if published is None:
             return f"branch:{branch.name}"
         return str(Version(branch.parent, published, 0))
@@ -113,7 +116,6 @@ class LanceDeleteTagOperator(LanceRefsOperator):
         self.force = force
 
     def work(self, context: Context) -> dict[str, Any]:
-        gone = {
-            one: self.store_of(one).delete_tag(self.tag, True, self.force) for one in self.datasets
-        }
+        force = self.is_on("force")
+        gone = {one: self.store_of(one).delete_tag(self.tag, True, force) for one in self.datasets}
         return {"tag": self.tag, "datasets": [one for one, deleted in gone.items() if deleted]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NoReturn
@@ -77,13 +77,13 @@ class Request:
         return {**message, **self.properties}
 
 
-def plan_publish(dataset: Dataset, name: str) -> PublishPlan:
+def plan_publish(dataset: Dataset, name: str, require_writers: Iterable[str] = ()) -> PublishPlan:
     """What publishing the branch would do now. Writes nothing, and takes no lease."""
     branch = refs.read_branch(dataset.storage, name)
     earlier = publications.recorded(branch)
     if earlier is not None:
         return _recorded(dataset, branch, earlier)
-    return _judged(dataset, branch)[0]
+    return _without_writers(dataset, branch, require_writers) or _judged(dataset, branch)[0]
 
 
 def publish(dataset: Dataset, name: str, request: Request) -> PublishResult:
@@ -106,7 +106,9 @@ def _publish_once(dataset: Dataset, name: str, request: Request) -> PublishResul
     earlier = publications.recorded(branch)
     if earlier is not None:
         return _earlier(dataset, branch, earlier)
-    _check_writers(dataset, branch, request)
+    said = _without_writers(dataset, branch, request.require_writers)
+    if said is not None:
+        raise PublishRefusedError.of(said)
     lease = Lease(dataset, branch)
     try:
         return _publish_held(dataset, lease, request)
@@ -260,14 +262,18 @@ def _heal(dataset: Dataset, branch: Branch, found: Publication) -> None:
         carrying.heal(dataset, home, uris, found.attempt)
 
 
-def _check_writers(dataset: Dataset, branch: Branch, request: Request) -> None:
-    missing = sorted({*request.require_writers} - writers_of(branch))
-    if missing:
-        ours = versions.head(dataset.storage, branch.name).number
-        theirs = versions.head(dataset.storage, branch.parent).number
-        said = PublishPlan(branch.name, ours, branch.parent, theirs)
-        reason = f"{', '.join(missing)} did not write to the branch {branch.name!r} yet."
-        raise PublishRefusedError.of(_with(said, RefusalCode.WRITERS_MISSING, reason))
+def _without_writers(
+    dataset: Dataset, branch: Branch, required: Iterable[str]
+) -> PublishPlan | None:
+    """The plan that refuses for want of writers; None where all are noted."""
+    missing = sorted({*required} - writers_of(branch))
+    if not missing:
+        return None
+    ours = versions.head(dataset.storage, branch.name).number
+    theirs = versions.head(dataset.storage, branch.parent).number
+    said = PublishPlan(branch.name, ours, branch.parent, theirs)
+    reason = f"{', '.join(missing)} did not write to the branch {branch.name!r} yet."
+    return _with(said, RefusalCode.WRITERS_MISSING, reason)
 
 
 def write_target(dataset: Dataset, name: str) -> WriteTarget:

@@ -165,12 +165,12 @@ class RefStore:
         """
         return deleting.delete_branch(self._dataset, name, missing_ok=missing_ok, force=force)
 
-    def plan_publish(self, branch: str) -> PublishPlan:
+    def plan_publish(self, branch: str, require_writers: Iterable[str] = ()) -> PublishPlan:
         """What publishing a branch into its parent would do now; writes nothing.
 
         A refusal is in the plan, as a code and a sentence.
         """
-        return publishing.plan_publish(self._dataset, branch)
+        return publishing.plan_publish(self._dataset, branch, require_writers)
 
     def publish(
         self,

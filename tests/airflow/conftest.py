@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.airflow.connecting import Connect, connector
 from tests.airflow.gates import Gates
 from tests.airflow.sharing import shared
 from tests.airflow.world import World, airflow_world
@@ -37,3 +38,9 @@ def gates(tmp_path: Path) -> Gates:
     folder = tmp_path / "gates"
     folder.mkdir()
     return Gates(folder)
+
+
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Connect:
+    """Makes connections."""
+    return connector(monkeypatch)
