@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
     AirflowFailException,
@@ -25,7 +25,6 @@ from airflow_provider_lancerefs.refstore import (
     BrokenRef,
     DatasetNotFoundError,
     LanceRefsError,
-    RefStore,
     Tag,
 )
 from airflow_provider_lancerefs.triggers.conditions import (
@@ -42,6 +41,9 @@ from airflow_provider_lancerefs.triggers.refs import (
     find_published,
 )
 from airflow_provider_lancerefs.triggers.snapshots import find_head
+
+if TYPE_CHECKING:
+    from airflow_provider_lancerefs.refstore import RefStore
 
 __all__ = ["LanceBranchSensor", "LanceTagSensor"]
 

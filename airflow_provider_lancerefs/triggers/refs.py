@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
@@ -19,7 +19,6 @@ from airflow_provider_lancerefs.refstore import (
     LanceRefsError,
     OutcomeUnknownError,
     RefNotFoundError,
-    RefStore,
     Tag,
     UnsupportedStoreError,
 )
@@ -42,6 +41,9 @@ from airflow_provider_lancerefs.triggers.snapshots import (
     in_thread,
     snapshots,
 )
+
+if TYPE_CHECKING:
+    from airflow_provider_lancerefs.refstore import RefStore
 
 __all__ = [
     "LanceBranchTrigger",

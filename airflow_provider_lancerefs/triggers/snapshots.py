@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
 from airflow_provider_lancerefs.refstore import (
@@ -19,10 +19,12 @@ from airflow_provider_lancerefs.refstore import (
     LanceRefsError,
     ListedRef,
     NotFoundError,
-    RefStore,
     Tag,
 )
 from airflow_provider_lancerefs.triggers.polling import Subscription, subscribed
+
+if TYPE_CHECKING:
+    from airflow_provider_lancerefs.refstore import RefStore
 
 _Ref = TypeVar("_Ref", Branch, Tag)
 _Result = TypeVar("_Result")
@@ -46,8 +48,12 @@ class Kind(Generic[_Ref]):
     find: Callable[[RefStore, Iterable[str]], list[_Ref | BrokenRef]]
 
 
-BRANCHES: Kind[Branch] = Kind("branch", RefStore.list_branches, RefStore.find_branches)
-TAGS: Kind[Tag] = Kind("tag", RefStore.list_tags, RefStore.find_tags)
+BRANCHES: Kind[Branch] = Kind(
+    "branch", lambda store: store.list_branches(), lambda store, names: store.find_branches(names)
+)
+TAGS: Kind[Tag] = Kind(
+    "tag", lambda store: store.list_tags(), lambda store, names: store.find_tags(names)
+)
 
 
 @dataclass(frozen=True, eq=False)
