@@ -190,16 +190,6 @@ def take_back(cargo: Cargo) -> None:
         storage.delete_many(entries)
 
 
-def heal(dataset: Dataset, branch_home: str, data_uris: Iterable[str], attempt: str) -> None:
-    """Copy again what a cleanup removed of a dead publisher's copies; the branch has them still."""
-    marked = [uri for uri in data_uris if f"/{attempt}-" in uri] if attempt else []
-    there = sizes_of(dataset, marked)
-    for uri in marked:
-        if uri not in there:
-            name = uri.rpartition("/")[2].removeprefix(f"{attempt}-")
-            _copy(dataset, f"{branch_home}/{layout.DATA}/{name}", uri)
-
-
 def sizes_of(dataset: Dataset, uris: Iterable[str]) -> Mapping[str, int]:
     """How large each file is that is there."""
     return {uri: entry.size for _, found in _located(dataset, uris) for uri, entry in found.items()}
@@ -243,13 +233,14 @@ def _listed(storage: Storage, paths: Sequence[str]) -> Iterable[Entry]:
 
 def _bring(cargo: Cargo, uri: str) -> None:
     if uri in cargo.copies:
-        _copy(cargo.dataset, cargo.copies[uri].uri, uri)
+        copy(cargo.dataset, cargo.copies[uri].uri, uri)
         return
     storage, path = cargo.dataset.reach(uri)
     storage.upload(path, io.BytesIO(cargo.vectors[uri]))
 
 
-def _copy(dataset: Dataset, source: str, target: str) -> None:
+def copy(dataset: Dataset, source: str, target: str) -> None:
+    """Copy a file to where it is to be, store-side where that goes."""
     from_storage, from_path = dataset.reach(source)
     to_storage, to_path = dataset.reach(target)
     from_storage.copy(from_path, to_storage, to_path)

@@ -15,6 +15,7 @@ from airflow_provider_lancerefs.refstore import (
     layout,
     publications,
     refs,
+    settling,
     versions,
 )
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
@@ -135,7 +136,7 @@ def _unfinished_publishes(survey: Survey) -> Iterator[Wrong]:
                     "end",
                     f"publish it again; {MEND}",
                 ),
-                partial(publications.settle, survey.dataset, branch),
+                partial(settling.settle, survey.dataset, branch),
             )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from airflow_provider_lancerefs.refstore import layout, publications, refs, versions
+from airflow_provider_lancerefs.refstore import layout, publications, refs, settling, versions
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
 from airflow_provider_lancerefs.refstore.discarding import own_root_files
 from airflow_provider_lancerefs.refstore.errors import (
@@ -214,7 +214,7 @@ def _settled(dataset: Dataset, branch: Branch) -> Branch:
     if not publications.lease_is_over(dataset, branch):
         raise ConflictError(f"The branch {branch.name!r} is being published.", ref=branch.name)
     try:
-        return publications.settle(dataset, branch)
+        return settling.settle(dataset, branch)
     except OutcomeUnknownError:
         return branch
 

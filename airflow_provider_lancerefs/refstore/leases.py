@@ -6,7 +6,7 @@ import contextlib
 import uuid
 from collections.abc import Callable
 
-from airflow_provider_lancerefs.refstore import publications, refs
+from airflow_provider_lancerefs.refstore import publications, refs, settling
 from airflow_provider_lancerefs.refstore.dataset import Dataset, now
 from airflow_provider_lancerefs.refstore.errors import ConflictError, NotFoundError
 from airflow_provider_lancerefs.refstore.models import Branch, BranchState
@@ -39,7 +39,7 @@ class Lease:
     def give_back(self) -> None:
         """To `open`, where nothing was published; a publisher that may only sleep is shut out."""
         if self.taken_over:
-            self._swap(lambda branch: publications.settle(self._dataset, branch))
+            self._swap(lambda branch: settling.settle(self._dataset, branch))
         elif publications.look(self._dataset, self.branch).found is None:
             self._swap(lambda branch: publications.give_back(self._dataset, branch))
 

@@ -1,8 +1,8 @@
 """Whether a branch was published: its lease, and the commit that shows it on the parent.
 
 The commit names the branch's life and version in its transaction's properties, and its transaction
-has a UUID that follows from the life, so it is found by listing names. A lease that ran out is
-settled here, by looking. See docs/decisions/0005-publish.md.
+has a UUID that follows from the life, so it is found by listing names.
+See docs/decisions/0005-publish.md.
 """
 
 from __future__ import annotations
@@ -224,22 +224,6 @@ def shows_files(branch_head: Snapshot, fork: Snapshot, parent: Snapshot) -> bool
     return any(
         file.uri in uris or file.name in names for file in compare(fork, branch_head).new_files()
     )
-
-
-def settle(dataset: Dataset, branch: Branch) -> Branch:
-    """Find out what became of a publish whose lease ran out, and note it on the ref.
-
-    Where nothing was published, a commit on the parent shuts out a publisher that only sleeps.
-    Raises OutcomeUnknownError where neither can be shown.
-    """
-    seen = look(dataset, branch)
-    if seen.found is None:
-        shut_out(dataset, branch)
-        seen = look(dataset, branch)
-    if seen.found is not None:
-        return record(dataset, branch, seen.found)
-    check_known(branch, seen)
-    return give_back(dataset, branch)
 
 
 def shut_out(dataset: Dataset, branch: Branch, tries: int = _TRIES) -> None:

@@ -18,9 +18,9 @@ from typing import NoReturn
 from airflow_provider_lancerefs.refstore import (
     carrying,
     committing,
-    layout,
     publications,
     refs,
+    settling,
     versions,
 )
 from airflow_provider_lancerefs.refstore.attempting import attempt
@@ -31,7 +31,6 @@ from airflow_provider_lancerefs.refstore.errors import (
     FormatError,
     InvalidInputError,
     LanceRefsError,
-    NotFoundError,
     OutcomeUnknownError,
     PublishRefusedError,
     UnsupportedStoreError,
@@ -41,7 +40,6 @@ from airflow_provider_lancerefs.refstore.leases import Lease
 from airflow_provider_lancerefs.refstore.models import (
     Branch,
     PublishResult,
-    Version,
     WriteTarget,
 )
 from airflow_provider_lancerefs.refstore.planning import Draft, plan
@@ -52,7 +50,7 @@ from airflow_provider_lancerefs.refstore.plans import (
 )
 from airflow_provider_lancerefs.refstore.progress import Progress, silent
 from airflow_provider_lancerefs.refstore.publications import Look, Publication
-from airflow_provider_lancerefs.refstore.snapshot import Snapshot, read_snapshot
+from airflow_provider_lancerefs.refstore.snapshot import Snapshot
 from airflow_provider_lancerefs.refstore.storage.concurrency import side_by_side
 from airflow_provider_lancerefs.refstore.writers import writers_of
 
@@ -249,17 +247,9 @@ def _finish_found(
     """What an earlier call committed, whose end it may not have lived to see."""
     version = said.published or said.parent_version
     if found is not None:
-        _heal(dataset, lease.branch, found)
+        settling.heal(dataset, lease.branch, found)
     lease.record(found or Publication(version, said.branch_version, ""))
     return _result(said, version, already_published=True)
-
-
-def _heal(dataset: Dataset, branch: Branch, found: Publication) -> None:
-    with contextlib.suppress(NotFoundError):
-        there = read_snapshot(dataset, Version(branch.parent, found.version, 0))
-        uris = {uri for fragment in there.fragments.values() for uri in fragment.uris}
-        home = dataset.at(layout.branch_root(branch.name))
-        carrying.heal(dataset, home, uris, found.attempt)
 
 
 def _without_writers(

@@ -690,6 +690,30 @@ class TestOnce:
         assert place.values() == [1, 2, 3, 6, *more, 10]
         place.open().validate()
 
+    @pytest.mark.parametrize("end", ["publishes", "deletes", "repairs"])
+    def test_a_parent_that_cleans_up_and_a_publisher_that_dies(
+        self, place: Place, at_commit: dict[str, list[Act]], end: str
+    ) -> None:
+        """Whoever finds the commit brings copies and deletion files again, before it says so."""
+        store, branch = start(place)
+        both(deletes("n = 4"), appends(10, 11), deletes("n = 11"), appends(12))(branch)
+        place.delete("n = 5")
+        at_commit["before"].append(cleans)
+        at_commit["after"].append(dies)
+        with pytest.raises(Crash):
+            store.publish("b")
+        with pytest.raises((OSError, ValueError)):
+            place.values()
+        late = after_lease(place)
+        if end == "publishes":
+            assert late.publish("b").already_published
+        if end == "repairs":
+            assert late.check(repair=True).findings
+        assert late.delete_branch("b")
+        assert place.values() == [1, 2, 3, 6, 10, 12]
+        place.open().validate()
+        assert late.check().clean
+
     def test_a_parent_that_deletes_before_the_commit(
         self, place: Place, at_commit: dict[str, list[Act]]
     ) -> None:
