@@ -53,6 +53,9 @@ class Recording:
 class S3Proxy:
     """Forwards bytes as they are, so that signatures made for its own address stay valid.
 
+    A request is passed on once all of it has come: SeaweedFS makes an empty object of one whose
+    sender dies between head and body, which S3 does not.
+
     `latency` is waited before every request. `fault` may name a way to break one: a dropped
     request never reaches the server, a dropped reply has done its work there. `passes` is told the
     server's status once that is known, and may still keep the reply back. `rewrite` may change the
@@ -174,15 +177,18 @@ class S3Proxy:
         fault = self.fault(request)
         if fault == "drop request":
             return False
-        up_writer.write(self.rewrite(head))
         headers = _headers(head)
-        if headers.get("expect", "").lower() != "100-continue":
-            await _body(headers, reader, up_writer)
-        reply = await up_reader.readuntil(b"\r\n\r\n")
-        if _status(reply) == 100:
-            writer.write(reply)
-            await _body(headers, reader, up_writer)
-            reply = await up_reader.readuntil(b"\r\n\r\n")
+        expects = headers.get("expect", "").lower() == "100-continue"
+        if expects:
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = _Whole()
+        await _body(headers, reader, body)
+        up_writer.write(self.rewrite(head))
+        reply = await _answer(up_reader) if expects else b""
+        if not expects or _status(reply) == 100:
+            up_writer.write(body.data)
+            await up_writer.drain()
+            reply = await _answer(up_reader)
         if not self.passes(request, _status(reply)) or fault == "drop reply":
             return False
         writer.write(reply)
@@ -190,6 +196,23 @@ class S3Proxy:
             await _body(_headers(reply), up_reader, writer)
         await writer.drain()
         return b"connection: close" not in reply.lower()
+
+
+class _Whole:
+    """A request's body, kept back until all of it is there."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    async def drain(self) -> None:
+        """It takes any amount."""
+
+
+async def _answer(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
 
 
 def _status(reply: bytes) -> int:
@@ -204,7 +227,7 @@ def _headers(head: bytes) -> dict[str, str]:
 
 
 async def _body(
-    headers: dict[str, str], source: asyncio.StreamReader, target: asyncio.StreamWriter
+    headers: dict[str, str], source: asyncio.StreamReader, target: asyncio.StreamWriter | _Whole
 ) -> None:
     if headers.get("transfer-encoding", "").lower() == "chunked":
         while True:
