@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 VECTOR_SIZE = "arrow.fixed-size-list.size"
 ROW_ADDRESS = "_rowaddr"
+ROW_ID = "_rowid"
+ROW_MARKS = (ROW_ADDRESS, ROW_ID)
 _UTC = "UTC"
 _LARGEST_DECIMAL = 38
 _BLOB_MARKS = (b"lance-encoding:blob", b"ARROW:extension:name")
@@ -82,7 +84,10 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         return column
     if pa.types.is_dictionary(field.type):
         return column.cast(field.type.value_type).dictionary_encode().cast(field.type)
-    return column.cast(field.type)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"the column {field.name!r}: {error}") from None
 
 
 def _spark_field(field: pa.Field, path: str) -> spark.StructField:

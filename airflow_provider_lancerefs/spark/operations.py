@@ -11,7 +11,7 @@ from airflow_provider_lancerefs.spark.writing import Write, Written, WrittenFile
 
 if TYPE_CHECKING:
     import lance
-    from lance.fragment import FragmentMetadata
+    from lance.fragment import FragmentMetadata, RowIdMeta
 
 _FRAGMENT_SHIFT = 32
 _OFFSETS = (1 << _FRAGMENT_SHIFT) - 1
@@ -74,7 +74,17 @@ def fragment(write: Write, file: WrittenFile, size: int) -> FragmentMetadata:
         file_size_bytes=size,
         base_id=write.base_id,
     )
-    return lance.fragment.FragmentMetadata(0, [data], file.rows)
+    return lance.fragment.FragmentMetadata(
+        0, [data], file.rows, row_id_meta=_row_ids(file.row_ids) if file.row_ids else None
+    )
+
+
+def _row_ids(packed: bytes) -> RowIdMeta:
+    import lance
+    import numpy as np
+
+    ids = np.frombuffer(packed, dtype=np.int64).tolist()
+    return lance.fragment.RowIdSequence(ids).to_inline_metadata()
 
 
 def commit(

@@ -19,7 +19,7 @@ _READ = (
     "columns",
     "batch_size",
     "rows_per_partition",
-    "row_address",
+    "row_marks",
 )
 _WRITE = ("path", "dataset", "branch", "life", "max_rows_per_file", "write_id", "merge")
 
@@ -77,7 +77,7 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     batch_size: int = 16_384
     rows_per_partition: int = 1_048_576
-    row_address: bool = False
+    row_marks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def read_options(given: Mapping[str, str], storages: Storages) -> ReadOptions:
         _names(said.get("columns")),
         _positive(said, "batch_size", usual.batch_size),
         _positive(said, "rows_per_partition", usual.rows_per_partition),
-        _is_true(said, "row_address"),
+        _is_true(said, "row_marks"),
     )
 
 

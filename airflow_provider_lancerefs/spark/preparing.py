@@ -21,7 +21,7 @@ from airflow_provider_lancerefs.refstore.models import Branch, BranchState, Vers
 from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.storage import normalise_uri, open_storage
 from airflow_provider_lancerefs.spark.columns import (
-    ROW_ADDRESS,
+    ROW_MARKS,
     NoCounterpartError,
     arrow_schema,
     spark_schema,
@@ -62,7 +62,7 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
         check_open(branch)
     head = _read_version(dataset, name, options.merge)
     home, base_id = _home(dataset, name)
-    rows = StructType([field for field in frame.fields if field.name != ROW_ADDRESS])
+    rows = StructType([field for field in frame.fields if field.name not in ROW_MARKS])
     table = None if head is None else open_version(dataset, name, head.number)
     schema = _new_schema(rows) if table is None else table.schema
     ids = () if table is None else field_ids(table)
@@ -89,6 +89,7 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
         max_rows_per_file=options.max_rows_per_file,
         overwrite=overwrite or table is None,
         merge=options.merge is not None,
+        keeps_row_ids=table is not None and bool(table.has_stable_row_ids),
         read_version=head.number if head else None,
         landed=landed.version if landed else None,
     )

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, batch_schema, cast_batch
+from airflow_provider_lancerefs.spark.columns import (
+    ROW_ADDRESS,
+    ROW_MARKS,
+    batch_schema,
+    cast_batch,
+)
 from airflow_provider_lancerefs.spark.filters import pushed
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ class Snapshot:
     columns: tuple[str, ...] = ()
     batch_size: int = 0
     rows_per_partition: int = 0
-    row_address: bool = False
+    row_marks: bool = False
 
     def open(self) -> lance.LanceDataset:
         import lance
@@ -87,12 +92,13 @@ class SnapshotReader(DataSourceReader):
         if partition.value is None:  # what Spark makes of an empty list of partitions
             return
         dataset, target = self._snapshot.open(), batch_schema(self._schema)
-        names = [name for name in target.names if name != ROW_ADDRESS]
+        names = [name for name in target.names if name not in ROW_MARKS]
         for scan in _scans(dataset, partition.value, self._filter):
             scanner = dataset.scanner(
                 columns=names,
                 batch_size=self._snapshot.batch_size,
-                with_row_address=self._snapshot.row_address,
+                with_row_address=self._snapshot.row_marks,
+                with_row_id=self._snapshot.row_marks,
                 **scan,
             )
             for batch in scanner.to_batches():

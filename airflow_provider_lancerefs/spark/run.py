@@ -22,7 +22,7 @@ from airflow_provider_lancerefs.refstore import (
 )
 from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.storage import normalise_uri
-from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS
+from airflow_provider_lancerefs.spark.columns import ROW_MARKS
 from airflow_provider_lancerefs.spark.landings import find_landing
 from airflow_provider_lancerefs.spark.options import Place, storage_of
 from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
@@ -131,16 +131,16 @@ class LanceRun:
         """
         one, keys = self._dataset(name), [on] if isinstance(on, str) else list(on)
         missing = [key for key in keys if key not in df.columns]
-        if missing or not keys or ROW_ADDRESS in df.columns:
+        if missing or not keys or not {*ROW_MARKS}.isdisjoint(df.columns):
             raise InvalidInputError(
                 f"Rows are merged on columns of the data frame, which has no {missing}."
                 if missing
-                else f"Name columns to merge on, and have none called {ROW_ADDRESS} in the frame."
+                else f"Name columns to merge on, and have none called {ROW_MARKS} in the frame."
             )
 
         def save(write_id: str) -> None:
             version = self._store(one).resolve(Revision(one.branch)).number
-            options = {"version": str(version), "row_address": "true"}
+            options = {"version": str(version), "row_marks": "true"}
             there = self._load(one, options, keys)
             matched = df.join(there, keys, "left")
             self._save(matched, one, "append", {"write_id": write_id, "merge": str(version)})

@@ -9,7 +9,7 @@ from airflow_provider_lancerefs.refstore import InvalidInputError, RefStore, Rev
 from airflow_provider_lancerefs.refstore.layout import branch_root
 from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.spark.columns import (
-    ROW_ADDRESS,
+    ROW_MARKS,
     NoCounterpartError,
     spark_schema,
 )
@@ -39,7 +39,7 @@ def take_snapshot(options: ReadOptions) -> tuple[Snapshot, StructType]:
         storage_options=place.storage_options,
         batch_size=options.batch_size,
         rows_per_partition=options.rows_per_partition,
-        row_address=options.row_address,
+        row_marks=options.row_marks,
     )
     schema = snapshot.open().schema
     chosen = _chosen(schema, options.columns, str(version))
@@ -49,8 +49,8 @@ def take_snapshot(options: ReadOptions) -> tuple[Snapshot, StructType]:
         raise InvalidInputError(
             f"In {version} {error}: choose other columns with the option 'columns'."
         ) from None
-    if options.row_address:
-        columns = columns.add(ROW_ADDRESS, "long")
+    for mark in ROW_MARKS if options.row_marks else ():
+        columns = columns.add(mark, "long")
     return replace(snapshot, columns=tuple(chosen.names)), columns
 
 

@@ -8,18 +8,21 @@ died, or ran twice, without having been told of them. See docs/decisions/0006-sp
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, cast_batch
+from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, ROW_ID, cast_batch
 from airflow_provider_lancerefs.spark.shapes import FileShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance.file import LanceFileWriter
+
+
+_ID_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,18 @@ class Write:
     max_rows_per_file: int
     overwrite: bool
     merge: bool
+    keeps_row_ids: bool
     read_version: int | None
     landed: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file by name, and its rows."""
+    """A data file by name, and its rows; `row_ids` are 64-bit ids that they are to keep."""
 
     name: str
     rows: int
+    row_ids: bytes = b""
 
 
 @dataclass
@@ -68,13 +73,29 @@ class Written(WriterCommitMessage):
 
 
 def write_task(write: Write, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Write one task's rows to files."""
-    files, replaced = TaskFiles(write), []
+    """Write one task's rows to files; rows that keep their ids to files of their own."""
+    added, keeping = TaskFiles(write), TaskFiles(write)
+    addresses, ids = [], []
     for batch in batches:
+        rows = cast_batch(batch, write.schema)
         if write.merge:
-            replaced.append(batch.column(ROW_ADDRESS).drop_null())
-        files.add(cast_batch(batch, write.schema))
-    return Written(files.close(), _packed(replaced))
+            matched = batch.column(ROW_ADDRESS).is_valid()
+            addresses.append(batch.column(ROW_ADDRESS).drop_null())
+            if write.keeps_row_ids:
+                ids.append(batch.column(ROW_ID).drop_null())
+                keeping.add(rows.filter(matched))
+                rows = rows.filter(batch.column(ROW_ADDRESS).is_null())
+        added.add(rows)
+    kept = _with_ids(keeping.close(), _packed(ids))
+    return Written((*added.close(), *kept), _packed(addresses))
+
+
+def _with_ids(files: Iterable[WrittenFile], ids: bytes) -> Iterator[WrittenFile]:
+    start = 0
+    for file in files:
+        stop = start + file.rows * _ID_BYTES
+        yield replace(file, row_ids=ids[start:stop])
+        start = stop
 
 
 class TaskFiles:

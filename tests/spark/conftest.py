@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,9 @@ def spark(
     }
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pyspark forks to start the JVM, of which pylance warns
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     register(session)
     yield session

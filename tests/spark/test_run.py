@@ -1,0 +1,276 @@
+"""The handle of a job: named datasets, each on its run's branch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+from airflow_provider_lancerefs.refstore import (
+    ConflictError,
+    InvalidInputError,
+    RefNotFoundError,
+)
+from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
+from tests.spark.test_source import numbers
+from tests.tables import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+]
+
+
+@pytest.fixture
+def orders(place: Place) -> Place:
+    """A table of 1, 2, 3 with a branch 'run'."""
+    place.create().store().create_branch("run")
+    return place
+
+
+@pytest.fixture
+def by_hand(spark: SparkSession, orders: Place) -> LanceRun:
+    """The handle that a script run by hand opens."""
+    return LanceRun.open({"orders": orders.uri}, "run", orders.options, spark)
+
+
+def frame(spark: SparkSession, *values: int) -> DataFrame:
+    return spark.createDataFrame([(one,) for one in values], "n long")
+
+
+def ordered(place: Place, write_id: str | None = None) -> Order:
+    """What a submitter says of the branch 'run'."""
+    life = place.store().branch("run").life
+    return Order({"orders": BranchOf(place.uri, "run", life)}, write_id or uuid.uuid4().hex)
+
+
+@pytest.fixture
+def submit(spark: SparkSession) -> Iterator[object]:
+    """Puts an order where the operator puts it."""
+    yield lambda order: spark.conf.set(RUN_CONF, order.to_json())
+    spark.conf.unset(RUN_CONF)
+
+
+class TestByHand:
+    """A script that names dataset and branch itself."""
+
+    def test_it_reads_and_writes_the_branch(
+        self, spark: SparkSession, orders: Place, by_hand: LanceRun
+    ) -> None:
+        """Append, overwrite, and the version that each of them made."""
+        assert "branch:run@1" == by_hand.revision("orders")
+        first = by_hand.write(frame(spark, 4), "orders")
+        assert [1, 2, 3, 4] == numbers(by_hand.read("orders"))
+        assert first == by_hand.revision("orders")
+        by_hand.write(frame(spark, 9), "orders", mode="overwrite")
+
+        assert [9] == numbers(by_hand.read("orders", columns=["n"]))
+        assert [1, 2, 3] == orders.values()
+
+    def test_a_dataset_goes_by_its_own_name(self, spark: SparkSession, local_place: Place) -> None:
+        """The last part of its URI, without the usual ending."""
+        made = Place(f"{local_place.uri}.lance").create()
+
+        assert [1, 2, 3] == numbers(LanceRun.open(made.uri, spark=spark).read("table"))
+
+    def test_main_may_not_be_there_yet(self, spark: SparkSession, local_place: Place) -> None:
+        """The first write makes the table."""
+        run = LanceRun.open({"new": local_place.uri}, spark=spark)
+
+        assert "main@1" == run.write(frame(spark, 1), "new")
+
+    def test_wrong_calls_are_told(self, spark: SparkSession, by_hand: LanceRun) -> None:
+        """Typed errors, of whichever process noticed."""
+        for call, said in (
+            (lambda: by_hand.read("nope"), "no dataset 'nope'; it has orders"),
+            (lambda: by_hand.read("orders", columns=["m"]), "no column 'm'"),
+            (lambda: by_hand.write(frame(spark, 1), "orders", mode="replace"), "'replace'"),
+            (lambda: by_hand.write(spark.sql("select 'x' n"), "orders"), "has to be bigint"),
+            (lambda: by_hand.merge(frame(spark, 1), "orders", on=["m"]), r"no \['m'\]"),
+            (lambda: by_hand.merge(frame(spark, 1), "orders", on=[]), "Name columns"),
+        ):
+            with pytest.raises(InvalidInputError, match=said):
+                call()
+
+    def test_a_branch_that_is_not_there_is_told(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """At once, and not by the first read."""
+        with pytest.raises(RefNotFoundError, match="no branch 'nope'"):
+            LanceRun.open(local_place.create().uri, "nope", spark=spark)
+
+    def test_a_published_branch_takes_no_write(
+        self, spark: SparkSession, orders: Place, by_hand: LanceRun
+    ) -> None:
+        """It would never be published."""
+        by_hand.write(frame(spark, 4), "orders")
+        orders.store().publish("run")
+
+        with pytest.raises(ConflictError, match="published"):
+            by_hand.write(frame(spark, 5), "orders")
+
+
+class TestSubmitted:
+    """A job that was told by the configuration."""
+
+    def test_a_job_that_runs_again_writes_once(
+        self, spark: SparkSession, orders: Place, submit: object
+    ) -> None:
+        """The same order again, as a retry has it: both writes are found, and neither is made."""
+        order = ordered(orders)
+        submit(order)
+        for _ in range(2):
+            forget()
+            run = LanceRun(spark, order, {orders.uri: orders.options})
+            written = [run.write(frame(spark, one), "orders") for one in (4, 5)]
+            assert ["branch:run@3", "branch:run@5"] == written
+
+        assert [1, 2, 3, 4, 5] == numbers(run.read("orders"))
+
+    def test_handles_of_one_job_do_not_repeat_each_other(
+        self, spark: SparkSession, local_place: Place, submit: object
+    ) -> None:
+        """Two calls of `current` are one run: their writes are different ones."""
+        local_place.create().store().create_branch("run")
+        submit(ordered(local_place))
+        for value in (4, 5):
+            LanceRun.current(spark).write(frame(spark, value), "orders")
+
+        assert [1, 2, 3, 4, 5] == local_place.branch("run").values()
+
+    def test_a_failed_write_may_be_made_again(
+        self, spark: SparkSession, local_place: Place, submit: object
+    ) -> None:
+        """It keeps its number, so that what it may have done is found."""
+        local_place.create().store().create_branch("run")
+        order = ordered(local_place)
+        submit(order)
+        run = LanceRun.current(spark)
+        with pytest.raises(InvalidInputError):
+            run.write(spark.sql("select 'x' n"), "orders")
+        run.write(frame(spark, 4), "orders")
+        forget()
+        LanceRun.current(spark).write(frame(spark, 4), "orders")
+
+        assert [1, 2, 3, 4] == local_place.branch("run").values()
+
+    def test_another_life_of_the_branch_is_told(
+        self, spark: SparkSession, local_place: Place, submit: object
+    ) -> None:
+        """A job of before the clear must not write to what was made after it."""
+        store = local_place.create().store()
+        store.create_branch("run")
+        submit(ordered(local_place))
+        store.delete_branch("run")
+        for _ in range(2):
+            with pytest.raises(RefNotFoundError, match="clear the setup task"):
+                LanceRun.current(spark)
+            store.create_branch("run")
+
+    @pytest.mark.parametrize("said", ["", "[]", "{}", '{"datasets": {"a": 1}}'])
+    def test_a_broken_order_is_told(self, spark: SparkSession, submit: object, said: str) -> None:
+        """By what is wrong and what to do."""
+        spark.conf.set(RUN_CONF, said)
+        with pytest.raises(InvalidInputError, match=RUN_CONF):
+            LanceRun.current(spark)
+
+    def test_no_order_is_told(self, spark: SparkSession) -> None:
+        """A script that nobody submitted."""
+        with pytest.raises(InvalidInputError, match=r"LanceRun\.open"):
+            LanceRun.current(spark)
+
+
+class TestMerging:
+    """An upsert, matched and written by executors."""
+
+    @pytest.fixture
+    def people(self, spark: SparkSession, place: Place) -> Place:
+        """Names by two keys, in fragments of four rows."""
+        table = pa.table(
+            {"a": [0, 0, 1, 1, 2, 2], "b": list("xyxyxy"), "name": [f"old{n}" for n in range(6)]}
+        )
+        lance.write_dataset(
+            table, place.uri, max_rows_per_file=4, storage_options=place.options or None
+        )
+        place.store().create_branch("run")
+        return place
+
+    def merged(self, place: Place) -> dict[tuple[int, str], str]:
+        there = place.branch("run").open().to_table().to_pylist()
+        found = {(row["a"], row["b"]): row["name"] for row in there}
+        assert len(found) == len(there)
+        return found
+
+    def test_matching_rows_are_replaced_and_others_added(
+        self, spark: SparkSession, people: Place
+    ) -> None:
+        """Of whole fragments and of parts; made again, it changes nothing; main keeps its rows."""
+        run = LanceRun.open({"people": people.uri}, "run", people.options, spark)
+        new = [(0, "y", "new1"), (2, "x", "new4"), (2, "y", "new5"), (7, "x", "more")]
+        frame = spark.createDataFrame(new, "a long, b string, name string")
+        for _ in range(2):
+            run.merge(frame, "people", on=["a", "b"])
+
+            assert {
+                (0, "x"): "old0",
+                (0, "y"): "new1",
+                (1, "x"): "old2",
+                (1, "y"): "old3",
+                (2, "x"): "new4",
+                (2, "y"): "new5",
+                (7, "x"): "more",
+            } == self.merged(people)
+        assert [f"old{n}" for n in range(6)] == people.open().to_table()["name"].to_pylist()
+        published = people.store().publish("run")
+        assert published.published
+        assert 7 == people.open().count_rows()
+
+    def test_a_key_with_a_null_matches_nothing(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """It is a row of its own each time, as in SQL."""
+        lance.write_dataset(pa.table({"k": [None, 1], "v": [1, 2]}), local_place.uri)
+        run = LanceRun.open({"t": local_place.uri}, spark=spark)
+        run.merge(spark.createDataFrame([(None, 3), (1, 4)], "k long, v long"), "t", on="k")
+
+        there = local_place.open().to_table().to_pylist()
+        assert [(None, 1), (None, 3), (1, 4)] == sorted(
+            ((row["k"], row["v"]) for row in there), key=lambda row: row[1]
+        )
+
+    def test_two_rows_for_one_key_are_refused(self, spark: SparkSession, people: Place) -> None:
+        """Which of them should stay cannot be told; nothing is merged."""
+        run = LanceRun.open({"people": people.uri}, "run", people.options, spark)
+        frame = spark.createDataFrame([(0, "x", n) for n in "pq"], "a long, b string, name string")
+        with pytest.raises(InvalidInputError, match="one row for each key"):
+            run.merge(frame, "people", on=["a", "b"])
+
+        assert 6 == len(self.merged(people))
+        assert () == people.store().check().findings
+
+    def test_a_table_with_stable_row_ids_keeps_them(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """A row that is replaced is the same row to whoever knows it by its id."""
+        table = pa.table({"k": [1, 2, 3], "v": ["a", "b", "c"]})
+        lance.write_dataset(table, local_place.uri, enable_stable_row_ids=True)
+        run = LanceRun.open({"t": local_place.uri}, spark=spark)
+        run.merge(spark.createDataFrame([(2, "B"), (4, "D")], "k long, v string"), "t", on="k")
+
+        there = local_place.open().to_table(with_row_id=True).to_pylist()
+        assert {1: 0, 2: 1, 3: 2, 4: 3} == {row["k"]: row["_rowid"] for row in there}
+
+
+def forget() -> None:
+    """What a new process does not know: how many writes there were."""
+    from airflow_provider_lancerefs.spark import run
+
+    run._written.clear()
