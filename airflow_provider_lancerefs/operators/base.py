@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
@@ -35,6 +35,7 @@ class LanceRefsOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("dataset", "lancerefs_conn_id")
+    flags: ClassVar[Sequence[str]] = ()  # those arguments that are true or false
     ui_color = "#e8f1ec"
 
     def __init__(
@@ -70,6 +71,8 @@ class LanceRefsOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         with failing_for_good():
+            for flag in self.flags:
+                self.is_on(flag)  # what is wrong with one is told before anything is done
             return self.work(context)
 
     @abstractmethod

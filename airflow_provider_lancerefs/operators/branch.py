@@ -136,6 +136,7 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
         "unless_needed",
         "force",
     )
+    flags = ("keep_on_failure", "unless_needed", "force")
 
     def __init__(
         self,

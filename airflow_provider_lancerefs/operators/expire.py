@@ -39,6 +39,7 @@ class LanceExpireBranchesOperator(LanceRefsOperator):
         "older_than",
         "report_only",
     )
+    flags = ("report_only",)
 
     def __init__(
         self,

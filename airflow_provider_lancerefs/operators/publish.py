@@ -41,6 +41,7 @@ class LancePublishBranchOperator(LanceRefsOperator):
         "require_writers",
         "optimize_indices",
     )
+    flags = ("optimize_indices",)
 
     def __init__(
         self,

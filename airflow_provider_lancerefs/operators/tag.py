@@ -44,6 +44,7 @@ class LanceTagOperator(LanceRefsOperator):
         "force",
         "metadata",
     )
+    flags = ("move", "protected", "force")
 
     def __init__(
         self,
@@ -109,6 +110,7 @@ class LanceDeleteTagOperator(LanceRefsOperator):
     """
 
     template_fields: Sequence[str] = (*LanceRefsOperator.template_fields, "tag", "force")
+    flags = ("force",)
 
     def __init__(self, *, tag: str, force: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
