@@ -71,9 +71,15 @@ class LanceRefsOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         with failing_for_good():
-            for flag in self.flags:
-                self.is_on(flag)  # what is wrong with one is told before anything is done
+            self._check_arguments()
             return self.work(context)
+
+    def _check_arguments(self) -> None:
+        """Of what is wrong with an argument, tell before anything is done to the first dataset."""
+        for flag in self.flags:
+            self.is_on(flag)
+        for dataset in self.datasets:
+            self.store_of(dataset)
 
     @abstractmethod
     def work(self, context: Context) -> Any:

@@ -70,9 +70,12 @@ class LanceCreateBranchOperator(LanceRefsOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         instance: Any = context["ti"]
+        stores = {one: self.store_of(one) for one in self.datasets}
+        for store in stores.values() if len(stores) > 1 else ():
+            store.resolve(self.source)  # where one has no such version, none gets the branch
         name = self.branch or self._fresh_name(instance, noting.map_index_of(context))
         noted = {**noting.about(context), **(self.metadata or {})}
-        made = {one: self._create(self.store_of(one), name, noted) for one in self.datasets}
+        made = {one: self._create(store, name, noted) for one, store in stores.items()}
         instance.xcom_push(key="branch", value=name)
         instance.xcom_push(key="uri", value=made[self.datasets[0]]["uri"])
         self.tell(context, {one: {"branch": name} for one in made})

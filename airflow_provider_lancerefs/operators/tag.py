@@ -69,16 +69,17 @@ class LanceTagOperator(LanceRefsOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         noted = {**noting.about(context), **(self.metadata or {})}
+        stores = {one: self.store_of(one) for one in self.datasets}
+        targets = {one: store.resolve(self._revision(store)) for one, store in stores.items()}
         found = {}
-        for dataset in self.datasets:
-            tag = self._put(self.store_of(dataset), noted)
+        for dataset, store in stores.items():
+            tag = self._put(store, targets[dataset], noted)
             self.log.info("%s of %s names %s", tag.name, dataset, tag.target)
             found[dataset] = {"branch": tag.branch, "version": tag.version}
         self.tell(context, {one: {"tag": self.tag, **there} for one, there in found.items()})
         return {"tag": self.tag, "datasets": found}
 
-    def _put(self, store: RefStore, noted: Mapping[str, str]) -> Tag:
-        target = store.resolve(self._revision(store))
+    def _put(self, store: RefStore, target: Version, noted: Mapping[str, str]) -> Tag:
         protected = self.is_on("protected")
         try:
             tag = store.create_tag(self.tag, target, noted, protected)

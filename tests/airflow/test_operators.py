@@ -299,7 +299,7 @@ class TestPublish:
         assert desk.orders.values() == desk.items.values() == [1, 2]
 
     def test_a_conflict_in_one_of_several(self, local_desk: Desk) -> None:
-        """What main did meanwhile to the second dataset keeps the first one from being published."""
+        """What main did meanwhile to the second dataset stops the first one as well."""
         local_desk.branch()
         local_desk.orders.branch("work").append(2)
         local_desk.items.branch("work").delete("n = 1")
