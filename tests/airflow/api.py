@@ -10,9 +10,11 @@ from typing import Any
 import httpx
 
 from tests.airflow.configuration import USER
+from tests.airflow.gates import Gate
 from tests.airflow.waiting import until
 
-SECONDS = 90
+SECONDS = 300
+TRIES = 5
 ENDED = frozenset({"success", "failed"})
 SETTLED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 Task = str | tuple[str, int]
@@ -55,8 +57,14 @@ class AirflowApi:
         body: Mapping[str, Any] | None = None,
         **query: Any,
     ) -> Any:
-        """One request below /api/v2; raises ApiError with what Airflow said."""
-        answer = self._client.request(method, f"/api/v2/{path}", json=body, params=query)
+        """One request below /api/v2; raises ApiError with what Airflow said.
+
+        It is made again where Airflow could not get at its sqlite, and so has done nothing.
+        """
+        for _ in range(TRIES):
+            answer = self._client.request(method, f"/api/v2/{path}", json=body, params=query)
+            if answer.status_code != 500:
+                break
         if answer.is_error:
             raise ApiError(f"{method} {path}: {answer.status_code} {answer.text[:2000]}")
         return answer.json() if answer.content else None
@@ -95,8 +103,8 @@ class AirflowApi:
         end: datetime,
         conf: Mapping[str, Any] | None = None,
         at_once: int = 10,
-    ) -> int:
-        """Create a backfill, and return its id."""
+    ) -> list[Run]:
+        """Create a backfill, which creates its runs at once."""
         body = {
             "dag_id": dag_id,
             "from_date": start.isoformat(),
@@ -104,12 +112,8 @@ class AirflowApi:
             "dag_run_conf": dict(conf or {}),
             "max_active_runs": at_once,
         }
-        return int(self.call("POST", "backfills", body)["id"])
-
-    def backfilled(self, dag_id: str, backfill_id: int) -> bool:
-        """Whether every run of a backfill has ended."""
-        answer = self.call("GET", f"backfills/{backfill_id}")
-        return answer["completed_at"] is not None
+        self.call("POST", "backfills", body)
+        return [run for run in self.runs(dag_id) if run.run_id.startswith("backfill")]
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,28 @@ class Run:
         except TimeoutError as error:
             raise TimeoutError(f"{error}; {self.states()}") from None
         return self.state()
+
+    def ends(self, state: str, seconds: float = SECONDS) -> None:
+        """Wait for the run's end, and expect it to end so; where not, say what its tasks said."""
+        ended = self.wait(seconds)
+        assert ended == state, self.explain(ended)
+
+    def explain(self, ended: str) -> str:
+        """The states of all tasks, and the last words of those that failed."""
+        failed = [one for one in self.tries() if one.state == "failed"]
+        words = [self.log((one.task_id, one.map_index), one.number)[-2000:] for one in failed]
+        return "\n".join([f"{self.run_id} of {self.dag_id} is {ended}: {self.states()}", *words])
+
+    def at(self, gate: Gate, seconds: float = SECONDS) -> int:
+        """Wait until a task of the run stands at a gate, and return its process id."""
+
+        def there() -> bool:
+            state = self.state()
+            assert gate.arrived or state not in ENDED, self.explain(state)
+            return gate.arrived
+
+        until(there, f"{self.run_id} at the gate {gate.name!r}", seconds)
+        return gate.pid
 
     def tries(self) -> list[Try]:
         """Every task instance, mapped ones one by one."""

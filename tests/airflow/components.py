@@ -58,7 +58,7 @@ class Components:
             with self.log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
                     [sys.executable, "-m", "airflow", *command],
-                    env=environ,
+                    env={**environ, **self._configuration.patience(name)},
                     cwd=self._configuration.home,
                     stdin=subprocess.DEVNULL,
                     stdout=log,

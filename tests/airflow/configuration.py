@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -11,7 +12,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 USER = "admin"
-HEARTBEAT_SECONDS = 15  # how long a worker that was killed with its supervisor is taken to be alive
+LEASE_SECONDS = 10  # how long a publisher that was killed is taken to be alive
+HEARTBEAT_SECONDS = 20  # how long a worker that was killed with its supervisor is taken to be alive
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,11 @@ class Configuration:
     password: str = field(default_factory=secrets.token_urlsafe, repr=False)
     secret: str = field(default_factory=lambda: secrets.token_hex(32), repr=False)
 
+    fernet_key: str = field(
+        default_factory=lambda: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        repr=False,
+    )
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
@@ -39,6 +46,17 @@ class Configuration:
         self.home.mkdir(parents=True, exist_ok=True)
         self.passwords.write_text(json.dumps({USER: self.password}))
         self.passwords.chmod(0o600)
+
+    def patience(self, component: str) -> dict[str, str]:
+        """How long a component waits for a lock of sqlite's.
+
+        The API server's event loop waits itself, also for requests that need the loop to end: the
+        sooner it gives up the better. Nobody else gives up before it does.
+        """
+        if not self.database.startswith("sqlite"):
+            return {}
+        seconds = 3 if component == "api-server" else 60
+        return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"{self.database}?timeout={seconds}"}
 
     def environ(self) -> dict[str, str]:
         """Each component's environment; nothing of the caller's own Airflow or AWS is in it."""
@@ -71,7 +89,7 @@ class Configuration:
                 "default_task_retry_delay": 1,
                 "execution_api_server_url": f"{self.url}/execution/",
                 "executor": "LocalExecutor",
-                "fernet_key": "",
+                "fernet_key": self.fernet_key,
                 "load_examples": False,
                 "min_serialized_dag_update_interval": 0,
                 "parallelism": 12,
@@ -96,6 +114,7 @@ class Configuration:
                 "parsing_processes": 2,
                 "refresh_interval": 3600,
             },
+            "lancerefs": {"publish_lease": LEASE_SECONDS},
             "scheduler": {
                 "job_heartbeat_sec": 2,
                 "scheduler_heartbeat_sec": 2,

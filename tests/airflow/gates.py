@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.airflow.waiting import until
-
 PAUSE = 0.05
 LONGEST = 120
 FOLDER_KEY = "gates"
@@ -47,9 +45,14 @@ class Gate:
                 raise TimeoutError(f"Nobody opened the gate {self.name!r}")
             time.sleep(PAUSE)
 
-    def wait(self, seconds: float = 60) -> int:
-        """The test's side: wait until a task stands here, and return its process id."""
-        until(self._arrived.exists, f"a task at the gate {self.name!r}", seconds)
+    @property
+    def arrived(self) -> bool:
+        """Whether a task has come here since the gate was made or closed again."""
+        return self._arrived.exists()
+
+    @property
+    def pid(self) -> int:
+        """The process that came here last."""
         return int(self._arrived.read_text())
 
     def open(self) -> None:

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 import pytest
 
-REAL_AIRFLOW = [pytest.mark.airflow, pytest.mark.slow]
+# The time is for a machine that is busy with something else: each task is a process of its own.
+REAL_AIRFLOW = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]

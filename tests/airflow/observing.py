@@ -14,7 +14,7 @@ from airflow_provider_lancerefs.refstore.layout import is_dataset_file
 from tests.airflow.tables import whole_runs
 from tests.tables import Place
 
-PAUSE = 0.1  # between two looks: the machine has other things to do as well
+PAUSE = 0.25  # between two looks: the machine has other things to do as well
 NO_TIME = timedelta(0)
 RefusedView = tuple[int, ...]
 

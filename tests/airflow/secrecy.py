@@ -4,61 +4,67 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlalchemy import Connection, create_engine, inspect, text
+
 from tests.airflow.processes import all_processes, command_line
 
-PAUSE = 0.05
+PAUSE = 0.1
 
 
-def spellings(mark: str) -> set[bytes]:
-    """A mark as it is, and as it looks inside of base64 wherever it starts there."""
-    raw = mark.encode()
-    shifted = (base64.b64encode(b"\0" * shift + raw)[4 if shift else 0 : -4] for shift in range(3))
-    return {raw, *shifted}
+class Marks:
+    """Values to look for, as they are and as base64 shows them, wherever they start in it."""
 
+    def __init__(self, *values: str) -> None:
+        self._forms = [form for value in values for form in _spellings(value)]
 
-def marked_files(folder: Path, marks: Iterable[str]) -> list[str]:
-    """The files below a folder that hold a mark: logs, the database, whatever is there."""
-    wanted = {mark: spellings(mark) for mark in marks}
-    found = []
-    for path in sorted(folder.rglob("*")):
-        data = path.read_bytes() if path.is_file() else b""
-        found += [
-            f"{path.relative_to(folder)}: {mark[:4]}..."
-            for mark, forms in wanted.items()
-            if any(form in data for form in forms)
-        ]
-    return found
+    def within(self, data: bytes) -> bool:
+        return any(form in data for form in self._forms)
 
-
-def marked_cells(database: Path, marks: Iterable[str]) -> list[str]:
-    """The tables and columns that hold a mark; says where, which a search of bytes cannot."""
-    wanted = [form for mark in marks for form in spellings(mark)]
-    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-        names = [
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
+    def files(self, folder: Path) -> list[str]:
+        """The files below a folder that hold one: logs, notes, a database as it lies there."""
         return [
-            f"{name}.{column}"
-            for name in names
-            for column, value in _cells(connection, name)
-            if any(form in value for form in wanted)
+            str(path.relative_to(folder))
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and self.within(path.read_bytes())
         ]
 
+    def cells(self, database: str) -> set[str]:
+        """The columns of a database that hold one, as `table.column`."""
+        engine = create_engine(database)
+        try:
+            with engine.connect() as connection:
+                return {
+                    f"{table}.{column}"
+                    for table in inspect(engine).get_table_names()
+                    for column, value in _cells(connection, table)
+                    if self.within(value)
+                }
+        finally:
+            engine.dispose()
 
-def _cells(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, bytes]]:
-    cursor = connection.execute(f'SELECT * FROM "{table}"')
-    columns = [description[0] for description in cursor.description]
-    for row in cursor:
+
+def _spellings(value: str) -> list[bytes]:
+    raw = value.encode()
+    shifted = [base64.b64encode(bytes(shift) + raw) for shift in range(3)]
+    return [raw, *(form[4 if shift else 0 : -4] for shift, form in enumerate(shifted))]
+
+
+def _cells(connection: Connection, table: str) -> Iterator[tuple[str, bytes]]:
+    result = connection.execute(text(f'SELECT * FROM "{table}"'))
+    columns = list(result.keys())
+    for row in result:
         for column, value in zip(columns, row, strict=True):
-            if isinstance(value, str | bytes):
-                yield column, value.encode() if isinstance(value, str) else value
+            yield column, value if isinstance(value, bytes) else _bytes(value)
+
+
+def _bytes(value: object) -> bytes:
+    """A value as text: JSON is a structure by the time that it comes out of PostgreSQL."""
+    return bytes(value) if isinstance(value, memoryview) else str(value).encode()
 
 
 @dataclass
@@ -66,15 +72,13 @@ class Onlooker:
     """Somebody who runs `ps` all the time."""
 
     marks: tuple[str, ...]
-    seen: set[int] = field(default_factory=set)
+    looks: int = 0
     found: set[str] = field(default_factory=set)
 
     def look(self) -> None:
-        for process in all_processes():
-            line = command_line(process.pid)
-            self.seen.add(process.pid)
-            if any(mark in line for mark in self.marks):
-                self.found.add(line)
+        lines = [command_line(process.pid) for process in all_processes()]
+        self.found.update(line for line in lines if any(mark in line for mark in self.marks))
+        self.looks += 1
 
 
 @contextlib.contextmanager

@@ -50,6 +50,7 @@ def _note(note: Path, world: World) -> Iterator[None]:
         "url": world.url,
         "password": world.password,
         "sessions": sorted(world.sessions),
+        "database": world.database,
     }
     with open(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(said, file)
@@ -63,4 +64,10 @@ def _noted(note: Path) -> World | None:
     if not note.exists():
         return None
     said = json.loads(note.read_text())
-    return World(Path(said["home"]), said["url"], said["password"], frozenset(said["sessions"]))
+    return World(
+        Path(said["home"]),
+        said["url"],
+        said["password"],
+        frozenset(said["sessions"]),
+        said["database"],
+    )

@@ -28,6 +28,11 @@ class World:
     url: str
     password: str = field(repr=False)
     sessions: frozenset[int]
+    database: str = field(repr=False)
+
+    @property
+    def on_sqlite(self) -> bool:
+        return self.database.startswith("sqlite")
 
     @cached_property
     def api(self) -> AirflowApi:
@@ -53,14 +58,20 @@ def airflow_world(
         home=home,
         port=_free_port(),
         folders=folders,
-        database=database or f"sqlite:///{home / 'airflow.db'}?timeout=60",
+        database=database or f"sqlite:///{home / 'airflow.db'}",
         environment=environment or {},
     )
     configuration.prepare()
     migrate(configuration)
     with running(configuration) as components:
         _wait_until_up(components, configuration.url)
-        world = World(home, configuration.url, configuration.password, components.sessions)
+        world = World(
+            home,
+            configuration.url,
+            configuration.password,
+            components.sessions,
+            configuration.database,
+        )
         with contextlib.closing(world.api):
             _wait_until_parsed(world.api, _dag_files(folders))
             yield world

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from airflow.sdk import DAG, get_current_context, task
 
 from tests.airflow.gates import pass_gate
@@ -31,8 +29,6 @@ def _conf() -> dict[str, object]:
     return get_current_context()["dag_run"].conf or {}
 
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
 with DAG("toy", schedule=None):
     setup, teardown = create().as_setup(), drop().as_teardown()
     setup >> work() >> teardown
@@ -40,8 +36,3 @@ with DAG("toy", schedule=None):
 
 with DAG("toy_mapped", schedule=None):
     work.override(retries=0).expand(index=[0, 1, 2])
-
-with DAG(
-    "toy_daily", schedule="@daily", start_date=START, catchup=False, is_paused_upon_creation=True
-):
-    work()
