@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench import sensors_report
-from tests.bench.sensors_results import Result
+from tests.bench.sensors_results import Result, rate
 from tests.bench.sensors_stage import DATASETS, Case, Lateness, Tables, Triggerer, asked
-from tests.services.proxy import S3Proxy
+from tests.services.proxy import Recording, S3Proxy
 from tests.services.seaweed import S3Server, s3_server
 
 CASES = (
@@ -76,7 +76,8 @@ class _Bench:
             case=case,
             interval=self._interval,
             intervals=self._intervals,
-            quiet=dict(quiet),
+            quiet=dict(quiet.kinds),
+            per_interval=rate(quiet.requests, self._interval),
             changed=dict(changed),
             events=events,
             memory=memory,
@@ -94,14 +95,14 @@ class _Bench:
             triggerer.wait(lambda: recording.kinds["LIST"] >= looks)
         return late
 
-    def _watch(self) -> Counter[str]:
+    def _watch(self) -> Recording:
         """The requests of so many intervals, in which nothing changes.
 
         Half an interval less is waited: no dataset can be looked at once more than that.
         """
         with self._proxy.recording() as recording:
             time.sleep((self._intervals - 0.5) * self._interval)
-        return recording.kinds
+        return recording
 
     def _change(self, case: Case, tables: Tables, triggerer: Triggerer) -> tuple[Counter[str], int]:
         """The requests until a new tag in each dataset is known to all that wait for it."""

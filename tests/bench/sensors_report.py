@@ -37,7 +37,7 @@ def _requests(results: Sequence[Result]) -> Table:
         ]
         for one in results
     ]
-    title = f"Requests in {results[0].intervals} intervals in which nothing changes"
+    title = f"Requests in {results[0].intervals - 0.5:g} intervals in which nothing changes"
     return Table(title, ["", "at most", "made", "per interval", "one by one", ""], rows)
 
 
@@ -88,14 +88,16 @@ def _page(results: Sequence[Result], tables: Sequence[Table]) -> str:
                 f"- Sensors and watchers are spread evenly over {DATASETS} datasets with "
                 f"{OLD_TAGS} tags each. No two wait for the same tags. All look every "
                 f"{last.interval:g} s.",
-                "- Requests are counted over half an interval less than the intervals named, so "
-                "that no dataset's turn falls into it once too often.",
+                f"- In {last.intervals - 0.5:g} intervals no dataset may be looked at more than "
+                f"{last.intervals} times, wherever they begin. How many requests that is per "
+                "interval is told by the time between the looks at each dataset.",
                 "- Of the new tags, each is waited for by one sensor and one watcher of its "
                 "dataset, where there are any.",
                 "- Memory is resident, of the process that runs the triggers. How late its loop "
                 "is, a trigger among them finds by sleeping for 10 ms, over and over; the machine "
                 "also runs the server, the proxy and the supervisor. At start, Airflow itself "
-                "takes up one trigger after the other.",
+                "takes up one trigger after the other, and with the first watcher loads what all "
+                "providers say of assets.",
             ]
         ),
         "## Requests\n\nThe run fails if more are made than are allowed. No time is a bar.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.bench.sensors_stage import DATASETS, Case, Lateness
+from tests.services.proxy import Request
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class Result:
     interval: float
     intervals: int
     quiet: dict[str, int]
+    per_interval: float
     changed: dict[str, int]
     events: int
     memory: int
@@ -30,10 +33,6 @@ class Result:
     @property
     def made(self) -> int:
         return sum(self.quiet.values())
-
-    @property
-    def per_interval(self) -> float:
-        return self.made / self.intervals
 
     @property
     def reads(self) -> int:
@@ -56,3 +55,15 @@ class Result:
             )
         if self.events != self.expected_events:
             yield f"{self.case}: {self.events} events came, not {self.expected_events}"
+
+
+def rate(requests: Iterable[Request], interval: float) -> float:
+    """How many of such requests come in an interval, by the time between equal ones."""
+    arrivals: defaultdict[str, list[float]] = defaultdict(list)
+    for request in requests:
+        arrivals[str(request)].append(request.arrived)
+    return sum(
+        interval * (len(times) - 1) / (times[-1] - times[0])
+        for times in arrivals.values()
+        if len(times) > 1
+    )

@@ -141,6 +141,7 @@ class Triggerer:
         trace: TracebackType | None,
     ) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         try:
             self._process.wait(60)
@@ -148,6 +149,7 @@ class Triggerer:
             self._process.kill()
             self._process.wait(20)
             self._reader.join(20)
+            self._process.stdout.close()
 
     def _environment(self) -> dict[str, str]:
         others = {

@@ -13,6 +13,8 @@ import pytest
 from tests.bench.measuring import Measurement, Sample
 from tests.bench.plotting import apart
 from tests.bench.publish_results import Result, Results, Size, Way, Where, bars
+from tests.bench.sensors_results import rate
+from tests.services.proxy import Request
 
 REPOSITORY = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -93,6 +95,7 @@ def test_quick_run_of_sensors_keeps_the_bars_on_requests(tmp_path: Path) -> None
     assert result["case"] == {"sensors": 50, "watchers": 50}
     assert set(result["quiet"]) == {"LIST"}
     assert 10 <= result["quiet"]["LIST"] <= 10 * result["intervals"]
+    assert round(result["per_interval"], 1) <= 10
     assert result["changed"]["GET"] == 10
     assert result["events"] == 20
     assert "50 sensors, 50 watchers" in (tmp_path / "sensors.md").read_text()
@@ -149,6 +152,15 @@ def test_bars_of_publish_that_are_missed(
 
     assert len(lines) == len(missed), lines
     assert all(part in line for part, line in zip(missed, lines, strict=True))
+
+
+def test_the_rate_of_requests_is_told_by_their_distance() -> None:
+    """Equal requests count as often as they come; those that came once say nothing."""
+    every_ten = [Request("GET", "/a", "prefix=1", arrived) for arrived in (3.0, 13.0, 23.0)]
+    every_five = [Request("GET", "/a", "prefix=2", arrived) for arrived in (0.0, 5.0, 10.0)]
+    once = [Request("GET", "/b", "", 1.0)]
+
+    assert rate([*every_ten, *every_five, *once], interval=10) == pytest.approx(3)
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,14 @@ def keep_assets(asked: Sequence[Asked]) -> None:
     with create_session() as session:
         for one in asked:
             if one["asset"]:
-                asset = AssetModel(name=one["asset"], uri=f"lancerefs://{one['asset']}")
+                asset = AssetModel(name=one["asset"], uri=uri_of(one["asset"]))
                 session.add(asset)
                 session.flush()
                 session.add(AssetActive.for_asset(asset))
+
+
+def uri_of(asset: str) -> str:
+    return f"lancerefs://lancerefs_default/{asset}"
 
 
 def workload(number: int, one: Asked) -> RunTrigger:
@@ -86,7 +90,7 @@ def workload(number: int, one: Asked) -> RunTrigger:
         id=number,
         classpath=one["path"],
         encrypted_kwargs=Trigger.encrypt_kwargs(one["kwargs"]),
-        watched_assets={asset: f"lancerefs://{asset}"} if asset else None,
+        watched_assets={asset: uri_of(asset)} if asset else None,
     )
 
 

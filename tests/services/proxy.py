@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Request:
     method: str
     path: str
     query: str
+    arrived: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def kind(self) -> str:
