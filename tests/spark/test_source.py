@@ -210,7 +210,7 @@ class TestWhere:
             ({"version": "new"}, "whole number above 0"),
             ({"tag": "v", "branch": "run"}, "'tag', or 'branch' and 'version'"),
             ({"columns": "n,m"}, "has no column 'm'; its columns are n"),
-            ({"brunch": "run"}, "did you mean 'branch'"),
+            ({"branchy": "run"}, "did you mean 'branch'"),
             ({"aws_secret": "hush", "secret": "hush"}, "'secret' is neither"),
         ],
     )
