@@ -95,9 +95,9 @@ def _page(results: Sequence[Result], tables: Sequence[Table]) -> str:
                 "dataset, where there are any.",
                 "- Memory is resident, of the process that runs the triggers. How late its loop "
                 "is, a trigger among them finds by sleeping for 10 ms, over and over; the machine "
-                "also runs the server, the proxy and the supervisor. At start, Airflow itself "
-                "takes up one trigger after the other, and with the first watcher loads what all "
-                "providers say of assets.",
+                "also runs the server, the proxy and the supervisor. At start, Airflow "
+                "itself logs each trigger, and that waits while its supervisor builds its API for "
+                "the first watcher that asks where it was.",
             ]
         ),
         "## Requests\n\nThe run fails if more are made than are allowed. No time is a bar.",
