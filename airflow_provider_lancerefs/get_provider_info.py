@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
                 "to_openlineage_converter": f"{_PACKAGE}.assets.convert_asset_to_openlineage",
             }
         ],
+        "cli": [f"{_PACKAGE}.commands.get_commands"],
         "config": {
             "lancerefs": {
                 "description": "How the provider of Lance Refs behaves.",

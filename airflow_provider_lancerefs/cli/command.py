@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from airflow_provider_lancerefs.cli import actions, output, publish_actions
 from airflow_provider_lancerefs.cli.arguments import (
@@ -43,16 +43,22 @@ changed, it is in use);
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def _open(arguments: argparse.Namespace) -> RefStore:
+    return RefStore.open(
+        arguments.uri,
+        storage_options(arguments.uri, arguments.storage_options),
+        grace=arguments.grace,
+    )
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    open_store: Callable[[argparse.Namespace], RefStore] = _open,
+) -> int:
     """Run one command and return its exit code."""
     arguments = _parser().parse_args(argv)
     try:
-        store = RefStore.open(
-            arguments.uri,
-            storage_options(arguments.uri, arguments.storage_options),
-            grace=arguments.grace,
-        )
-        return _run(arguments, store)
+        return _run(arguments, open_store(arguments))
     except LanceRefsError as error:
         output.print_error(error, as_json=arguments.json)
         return exit_code(error)

@@ -38,6 +38,7 @@ STANDS_ON: dict[str, frozenset[str]] = {
     "runs": frozenset({"assets", "working"}),
     "plugins": frozenset({"hooks"}),
     "cli": frozenset({"hooks"}),
+    "commands": frozenset({"cli"}),
 }
 
 # The ref store from the bottom up: a module may import its own step and those below it. Modules
