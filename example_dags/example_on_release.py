@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher, task
-from airflow_provider_lancerefs.triggers.refs import LanceTagWatchTrigger
 from orders import DATASET
 
 from airflow_provider_lancerefs.assets import asset_uri
+from airflow_provider_lancerefs.triggers.refs import LanceTagWatchTrigger
 
 RELEASES = Asset(
     name="releases of orders",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from airflow.sdk import DAG, task
-from airflow_provider_lancerefs.sensors.refs import LanceTagSensor
 from orders import DATASET, DAY
 
 from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
+from airflow_provider_lancerefs.sensors.refs import LanceTagSensor
 
 
 @task
