@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
@@ -316,7 +316,7 @@ class RefStore:
         older_than: timedelta,
         dry_run: bool = False,
         progress: Progress = silent,
-        spare: expiring.Spare = expiring.none_spared,
+        spare: Callable[[Branch], str | None] = expiring.none_spared,
     ) -> list[Expiry]:
         """Delete the branches that match a glob and have been idle for that long.
 
