@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from airflow_provider_lancerefs.refstore import LanceRefsError
+from airflow_provider_lancerefs.refstore.storage import open_storage
 
 BUCKET = "lancerefs"
 START_SECONDS = 60
@@ -125,19 +126,14 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _wait_until_up(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    """It answers before its bucket is there, and asks for a signature before it looks for one."""
+    bucket = open_storage(f"s3://{BUCKET}", server.storage_options())
     deadline = time.monotonic() + START_SECONDS
-    url = f"http://127.0.0.1:{server.port}/{BUCKET}"
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
+    while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=2)
-        except urllib.error.HTTPError as error:
-            if error.code == 403:  # the bucket is there, and it wants a signature
-                return
-        except OSError:
-            pass
+            bucket.list("", limit=1)
+        except LanceRefsError:
+            time.sleep(0.1)
         else:
             return
-        time.sleep(0.1)
     raise RuntimeError("SeaweedFS did not start:\n" + log.read_text(errors="replace")[-4000:])
