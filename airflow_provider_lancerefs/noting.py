@@ -60,9 +60,14 @@ def made_upstream(context: Context, branch: str) -> Mapping[str, Any] | None:
     for task in context["task"].upstream_list:
         pulled = instance.xcom_pull(task_ids=task.task_id, map_indexes=_index_of(task, context))
         made = first(pulled)
-        if isinstance(made, Mapping) and made.get("branch") == branch:
+        if _is_creation(made) and made["branch"] == branch:
             return made
     return None
+
+
+def _is_creation(returned: Any) -> bool:
+    """Whether it is what creating a branch returns; what publishes one names it as well."""
+    return isinstance(returned, Mapping) and "lancerefs_conn_id" in returned
 
 
 def _index_of(task: Any, context: Context) -> int:
