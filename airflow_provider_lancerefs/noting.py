@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -65,7 +65,7 @@ def made_upstream(context: Context, branch: str) -> Mapping[str, Any] | None:
     return None
 
 
-def _is_creation(returned: Any) -> bool:
+def _is_creation(returned: Any) -> TypeGuard[Mapping[str, Any]]:
     """Whether it is what creating a branch returns; what publishes one names it as well."""
     return isinstance(returned, Mapping) and "lancerefs_conn_id" in returned
 
