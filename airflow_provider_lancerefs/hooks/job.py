@@ -21,6 +21,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = ("refstore", "spark")
 _SECRET = "spark.lancerefs.secret."
 _SPECIAL = re.compile(r"[\\#!=: \t\n\r\f]")
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -83,10 +84,8 @@ def _spark_defaults() -> Path | None:
 
 
 def _escaped(value: str) -> str:
-    return _SPECIAL.sub(
-        lambda found: "\\" + {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}.get(found[0], found[0]),
-        value,
-    )
+    """A value as a properties file spells it."""
+    return _SPECIAL.sub(lambda found: "\\" + _LETTERS.get(found[0], found[0]), value)
 
 
 def check_pyspark() -> None:

@@ -34,8 +34,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
 
     :param branch: The branch, as its creating task said.
     :param dataset: The datasets: names below the connection's root, or full URIs. Without it, those
-        of the task that created the branch, which is upstream.
-    :param lancerefs_conn_id: The connection.
+        of the task that created the branch, which is upstream, by that one's connection.
+    :param lancerefs_conn_id: The connection that ``dataset`` is found by.
     """
 
     template_fields: Sequence[str] = (
@@ -61,39 +61,40 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
     def execute(self, context: Context) -> None:
         with failing_for_good():
             check_pyspark()
-            hook = LanceRefsHook(self.lancerefs_conn_id)
-            lives = self._lives(hook, context)
+            conn_id, expected = self._expected(context)
+            hook = LanceRefsHook(conn_id)
+            lives = {
+                dataset: self._standing(hook, dataset, expected[dataset]) for dataset in expected
+            }
         self._order(hook, lives, context)
         self._submit(hook, lives, context)
         with failing_for_good():
             self._note(hook, lives, context)
 
-    def _lives(self, hook: LanceRefsHook, context: Context) -> dict[str, str]:
-        """Each dataset's life of the branch, which must be the one that was made for this task."""
-        found = {}
-        for dataset, life in self._expected(context).items():
-            try:
-                branch = hook.get_store(dataset).branch(self.branch)
-            except NotFoundError as error:
-                raise self._gone(dataset) from error
-            if branch.state.ending or life not in (None, branch.life):
-                raise self._gone(dataset)
-            found[dataset] = branch.life
-        return found
-
-    def _expected(self, context: Context) -> Mapping[str, str | None]:
+    def _expected(self, context: Context) -> tuple[str, Mapping[str, str | None]]:
+        """Where the datasets are found, and of each the life of the branch, where that is known."""
         if isinstance(self.dataset, str):
-            return {self.dataset: None}
+            return self.lancerefs_conn_id, {self.dataset: None}
         if self.dataset is not None:
-            return dict.fromkeys(self.dataset)
+            return self.lancerefs_conn_id, dict.fromkeys(self.dataset)
         made = noting.made_upstream(context, self.branch)
         if made is None:
             raise AirflowFailException(
                 f"No task upstream of {self.task_id!r} created the branch {self.branch!r}: say "
                 "which dataset it is of."
             )
-        self.lancerefs_conn_id = made["lancerefs_conn_id"]
-        return {dataset: one["life"] for dataset, one in made["datasets"].items()}
+        lives = {dataset: one["life"] for dataset, one in made["datasets"].items()}
+        return made["lancerefs_conn_id"], lives
+
+    def _standing(self, hook: LanceRefsHook, dataset: str, life: str | None) -> str:
+        """The life of the branch, which must be the one that was made for this task."""
+        try:
+            branch = hook.get_store(dataset).branch(self.branch)
+        except NotFoundError as error:
+            raise self._gone(dataset) from error
+        if branch.state.ending or life not in (None, branch.life):
+            raise self._gone(dataset)
+        return branch.life
 
     def _order(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
         from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order

@@ -1,0 +1,165 @@
+"""A job that is submitted for a branch writes there, once, and nobody sees the keys it is given."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_lancerefs.hooks import job
+from airflow_provider_lancerefs.operators.branch import LanceCreateBranchOperator
+from airflow_provider_lancerefs.operators.spark import LanceSparkSubmitOperator
+from airflow_provider_lancerefs.refstore.errors import InvalidInputError
+from tests.airflow.configuration import REPOSITORY
+from tests.airflow.connecting import Connect, s3_connection
+from tests.airflow.contexts import Run
+from tests.airflow.secrecy import Marks, onlooker
+from tests.services.seaweed import BUCKET, S3Server
+from tests.tables import Place
+
+pytestmark = pytest.mark.airflow
+
+JOB = REPOSITORY / "example_dags" / "jobs" / "write_orders.py"
+ARGUMENTS = ["2026-03-01", "50"]
+
+
+@pytest.fixture
+def spark_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """spark-submit and its Python are those of this environment."""
+    folder = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def orders(place: Place) -> Place:
+    """A table of orders with none in it."""
+    import lance
+    import pyarrow as pa
+
+    schema = pa.schema([("order", pa.string()), ("day", pa.string()), ("amount", pa.float64())])
+    lance.write_dataset(schema.empty_table(), place.uri, storage_options=place.options)
+    return place
+
+
+def submit(run: Run, branch: str, task_id: str = "write") -> LanceSparkSubmitOperator:
+    return LanceSparkSubmitOperator(
+        task_id=task_id,
+        application=str(JOB),
+        application_args=ARGUMENTS,
+        branch=branch,
+        dag=run.dag,
+    )
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_job_writes_to_its_branch_once(
+    spark_here: None,
+    connect: Connect,
+    s3: S3Server,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By the connection that the branch was made with; its keys are in no argument and no conf."""
+    caplog.set_level(logging.INFO)
+    root = f"s3://{BUCKET}/{tmp_path.name}"
+    place = orders(Place(f"{root}/orders", s3.storage_options()))
+    run = Run()
+    setup = LanceCreateBranchOperator(
+        task_id="create",
+        dataset="orders",
+        lancerefs_conn_id=s3_connection(connect, s3, root),
+        dag=run.dag,
+    )
+    branch = run.execute(setup)["branch"]
+    tasks = [submit(run, branch), submit(run, branch, "write_again")]
+    tasks[1].task_id = "write"  # its retry, in a process of its own
+    with onlooker(s3.secret_key) as seen:
+        for task in tasks:
+            task.set_upstream(setup)
+            run.execute(task)
+    assert seen.looks
+    assert seen.found == set()
+    assert not Marks(s3.secret_key, s3.access_key).within(f"{tasks[0].conf}{caplog.text}".encode())
+    assert tasks[0].properties_file is None
+    assert place.branch(branch).open().count_rows() == 50
+    assert place.open().count_rows() == 0
+    store = place.store()
+    assert store.writers(branch) == {"write"}
+    assert store.plan_publish(branch).bytes_to_copy == 0
+
+
+def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> None:
+    """Nothing is submitted, and no retry can help."""
+    orders(local_place)
+    folder, _, name = local_place.uri.rpartition("/")
+    run = Run()
+    setup = LanceCreateBranchOperator(
+        task_id="create", dataset=name, lancerefs_conn_id=connect(host=folder), dag=run.dag
+    )
+    branch = run.execute(setup)["branch"]
+    local_place.store().delete_branch(branch)
+    task = submit(run, branch)
+    task.set_upstream(setup)
+    with pytest.raises(AirflowFailException, match="is gone: clear the setup task"):
+        run.execute(task)
+
+
+def test_a_branch_that_no_task_upstream_made_needs_a_dataset() -> None:
+    """The sentence says what to give."""
+    run = Run()
+    with pytest.raises(AirflowFailException, match="say which dataset"):
+        run.execute(submit(run, "run/x"))
+
+
+def test_keys_are_in_a_file_of_ones_own(tmp_path: Path) -> None:
+    """Beside what the given file says, in the spelling of properties, and gone afterwards."""
+    given = tmp_path / "given.properties"
+    given.write_text("spark.a b")
+    with job.properties_with({"secret": "x=y z\\"}, str(given)) as path:
+        assert path is not None
+        assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
+        assert Path(path).read_text().splitlines() == [
+            "spark.a b",
+            "spark.lancerefs.secret.secret x\\=y\\ z\\\\",
+        ]
+    assert not Path(path).exists()
+    with job.properties_with({}, str(given)) as path:
+        assert path == str(given)
+
+
+def test_the_job_side_is_whole(tmp_path: Path) -> None:
+    """What is shipped imports from the zip alone, and without Airflow."""
+    code = (
+        "import importlib, pkgutil, sys; sys.path.insert(0, sys.argv[1]);"
+        "import airflow_provider_lancerefs as ours;"
+        "names = [one.name for one in pkgutil.walk_packages(ours.__path__, ours.__name__ + '.')];"
+        "[importlib.import_module(one) for one in names];"
+        "assert 'airflow' not in sys.modules; print(ours.__file__, len(names))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(job.job_side())],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(job.job_side()) in done.stdout
+    assert int(done.stdout.split()[-1]) > 50
+
+
+def test_two_versions_of_pyspark_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their metadata is replaced, for installing two would break this environment as it does."""
+    monkeypatch.setattr(job, "version", {"pyspark": "4.3.0", "pyspark-client": "4.2.0"}.__getitem__)
+    with pytest.raises(InvalidInputError, match=r"pyspark 4\.3\.0 and pyspark-client 4\.2\.0"):
+        job.check_pyspark()
