@@ -1,8 +1,8 @@
 """Publishing a branch into its parent, so that it happens once and whole, or not at all.
 
-Take the lease, look for an earlier publish, compare the three snapshots, bring the files along,
-commit an empty anchor and then the change itself, look whether the files still stand, and note the
-version on the ref. See docs/decisions/0005-publish.md.
+Take the lease, and meanwhile look for an earlier publish and compare the three snapshots; bring the
+files along, commit an empty anchor and then the change itself, look whether the files still stand,
+and note the version on the ref. See docs/decisions/0005-publish.md.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import NoReturn
+from functools import cache, partial
+from typing import NamedTuple, NoReturn
 
 from airflow_provider_lancerefs.refstore import (
     carrying,
@@ -75,6 +76,15 @@ class Request:
         return {**message, **self.properties}
 
 
+class _Sight(NamedTuple):
+    """How things stand between a branch and its parent, which was opened at the same time."""
+
+    said: PublishPlan
+    draft: Draft | None
+    seen: Look
+    opening: Future[committing.Opened]
+
+
 def plan_publish(dataset: Dataset, name: str, require_writers: Iterable[str] = ()) -> PublishPlan:
     """What publishing the branch would do now. Writes nothing, and takes no lease."""
     branch = refs.read_branch(dataset.storage, name)
@@ -107,9 +117,12 @@ def _publish_once(dataset: Dataset, name: str, request: Request) -> PublishResul
     said = _without_writers(dataset, branch, request.require_writers)
     if said is not None:
         raise PublishRefusedError.of(said)
-    lease = Lease(dataset, branch)
+    with side_by_side(dataset.storage) as pool:
+        # What is seen before the lease is as good: a commit in between takes the anchor's place.
+        seeing = pool.submit(_see, dataset, branch)
+        lease = Lease(dataset, branch)
     try:
-        return _publish_held(dataset, lease, request)
+        return _publish_held(dataset, lease, request, seeing.result)
     except LanceRefsError as error:
         if not isinstance(error, OutcomeUnknownError):
             with contextlib.suppress(LanceRefsError):
@@ -122,12 +135,14 @@ def _publish_once(dataset: Dataset, name: str, request: Request) -> PublishResul
 
 
 def _publish_held(
-    dataset: Dataset, lease: Lease, request: Request, tries: int = _TRIES
+    dataset: Dataset,
+    lease: Lease,
+    request: Request,
+    see: Callable[[], _Sight],
+    tries: int = _TRIES,
 ) -> PublishResult:
     request.progress("comparing the branch with its parent")
-    with side_by_side(dataset.storage) as pool:
-        opening = pool.submit(committing.open_head, dataset, lease.branch.parent)
-        said, draft, seen = _judged(dataset, lease.branch)
+    said, draft, seen, opening = see()
     if said.published is None and lease.taken_over:
         publications.check_known(lease.branch, seen)
     if said.refusal is not None:
@@ -145,7 +160,7 @@ def _publish_held(
     if tries == 1:
         raise PublishRefusedError.of(_too_busy(said))
     time.sleep(random.uniform(0, _LONGEST_PAUSE / tries))
-    return _publish_held(dataset, lease, request, tries - 1)
+    return _publish_held(dataset, lease, request, partial(_see, dataset, lease.branch), tries - 1)
 
 
 def _too_busy(said: PublishPlan) -> PublishPlan:
@@ -154,6 +169,12 @@ def _too_busy(said: PublishPlan) -> PublishPlan:
         RefusalCode.PARENT_TOO_BUSY,
         f"{said.parent} was written to during each of {_TRIES} attempts: try again later.",
     )
+
+
+def _see(dataset: Dataset, branch: Branch) -> _Sight:
+    with side_by_side(dataset.storage) as pool:
+        opening = pool.submit(committing.open_head, dataset, branch.parent)
+        return _Sight(*_judged(dataset, branch), opening)
 
 
 def _judged(dataset: Dataset, branch: Branch) -> tuple[PublishPlan, Draft | None, Look]:
