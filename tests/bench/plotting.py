@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 # Of the Okabe-Ito palette: told apart by every kind of colour vision, and by lightness.
-OURS, PYLANCE, BETWEEN = "#0072B2", "#D55E00", "#009E73"
+OURS, PYLANCE, BETWEEN, SPARK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 
 @contextlib.contextmanager

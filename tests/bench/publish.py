@@ -27,11 +27,13 @@ QUICK_SIZES = (
 )
 QUICK_PLACES = (Where.FAR, Where.DISK)
 REPEATS = 3
+_SPARK_AT = (Where.S3, Where.DISK)
 MOST_REPEATED = 10**8  # bytes of new rows
 WORK = {
     Way.ZERO_COPY: publish_calls.publish,
     Way.COPIES: publish_calls.publish,
     Way.APPEND: publish_calls.append,
+    Way.SPARK: publish_calls.insert_select,
 }
 
 
@@ -84,9 +86,11 @@ class _Bench:
 
     def _side_by_side(self, new: NewRows, where: Where, rounds: int) -> Iterator[Result]:
         """All ways in turn, so that whatever else the machine does is not one way's alone."""
-        runs: dict[Way, list[Run]] = {way: [] for way in Way}
+        spark = where in _SPARK_AT and publish_calls.has_java()
+        ways = [way for way in Way if spark or way is not Way.SPARK]
+        runs: dict[Way, list[Run]] = {way: [] for way in ways}
         for _ in range(rounds):
-            for way in Way:
+            for way in ways:
                 runs[way].append(self._once(new, way, where))
         for way, done in runs.items():
             sample = Sample(dict(done[0].requests), tuple(one.seconds for one in done))

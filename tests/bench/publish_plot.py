@@ -8,11 +8,12 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from tests.bench.plotting import BETWEEN, OURS, PYLANCE, apart, figure, frame, label_end
+from tests.bench.plotting import BETWEEN, OURS, PYLANCE, SPARK, apart, figure, frame, label_end
 from tests.bench.publish_results import Results, Size, Way, Where
 from tests.bench.report import milliseconds
 
 LINES = {
+    Way.SPARK: ("Spark", SPARK, "D"),
     Way.APPEND: ("append", PYLANCE, "s"),
     Way.COPIES: ("copies", BETWEEN, "^"),
     Way.ZERO_COPY: ("zero-copy", OURS, "o"),
@@ -30,7 +31,7 @@ def draw(path: Path, results: Results) -> None:
     series = [("files", by_files), *(("rows", sizes) for sizes in by_rows)]
     with figure(path, "Bringing a branch's new rows into main", 4.2 + 4.2 * len(series), 8) as to:
         axes = to.subplots(2, 1 + len(series))
-        counts = results.requests
+        counts = _counts(results)
         _panel(axes[0, 0], _COUNTED, "files", by_files, counts, _REQUESTS)
         _panel(axes[1, 0], _COUNTED, "rows", by_rows[0], counts, _REQUESTS)
         for column, (across, sizes) in enumerate(series, 1):
@@ -42,6 +43,11 @@ def draw(path: Path, results: Results) -> None:
 
 def _near(results: Results) -> Where:
     return Where.S3 if Where.S3 in results.places else Where.FAR
+
+
+def _counts(results: Results) -> Height:
+    counted = results.counted_ways
+    return lambda size, way: results.requests(size, way) if way in counted else None
 
 
 def _medians(results: Results, where: Where) -> Height:
@@ -64,11 +70,12 @@ def _panel(
     axis.set_ylim(*limits)
     axis.set_xlim(along[0] / 1.3, along[-1] * 1.3)
     axis.set_xlabel(across)
-    lines = [[height(size, way) or math.nan for size in sizes] for way in LINES]
+    ways = [way for way in LINES if any(height(size, way) for size in sizes)]
+    lines = [[height(size, way) or math.nan for size in sizes] for way in ways]
     ends = [line[-1] for line in lines]
     gap = _LABEL_GAP * math.log10(limits[1] / limits[0])
-    for way, line, end, place in zip(LINES, lines, ends, apart(ends, gap), strict=True):
+    for way, line, end, place in zip(ways, lines, ends, apart(ends, gap), strict=True):
         name, colour, marker = LINES[way]
         axis.plot(along, line, color=colour, marker=marker, markersize=5, linewidth=2)
-        number = f"{end:,}" if what == _COUNTED else milliseconds(end)
+        number = f"{end:,.0f}" if what == _COUNTED else milliseconds(end)
         label_end(axis, f"{name} {number}", place, colour)

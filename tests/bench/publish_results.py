@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 
 from tests.bench.measuring import LATENCY, Sample
 
@@ -22,6 +23,7 @@ class Way(StrEnum):
     ZERO_COPY = "publish, zero-copy"
     COPIES = "publish, with copies"
     APPEND = "read and append with pylance"
+    SPARK = "INSERT SELECT with Spark"
 
 
 class Where(StrEnum):
@@ -90,6 +92,15 @@ class Results:
         return list(dict.fromkeys(one.size for one in self.all))
 
     @property
+    def ways(self) -> list[Way]:
+        return list(dict.fromkeys(one.way for one in self.all))
+
+    @property
+    def counted_ways(self) -> list[Way]:
+        """Those whose requests were counted."""
+        return list(dict.fromkeys(one.way for one in self.all if one.where is Where.FAR))
+
+    @property
     def places(self) -> set[Where]:
         return {one.where for one in self.all}
 
@@ -118,9 +129,9 @@ class Results:
         found = (size for size in self.sizes if (size.columns, size.rows) == same)
         return sorted(found, key=lambda size: size.files)
 
-    def faster(self, size: Size, where: Where) -> float | None:
-        """How many times as long reading and appending takes as a publish without copies."""
-        theirs, ours = (self.median(size, way, where) for way in (Way.APPEND, Way.ZERO_COPY))
+    def faster(self, size: Size, where: Where, than: Way = Way.APPEND) -> float | None:
+        """How many times as long another way takes as a publish without copies."""
+        theirs, ours = (self.median(size, way, where) for way in (than, Way.ZERO_COPY))
         return theirs / ours if theirs and ours else None
 
 
@@ -169,16 +180,16 @@ def _pages(objects: int) -> int:
 
 
 def _faster(results: Results) -> Iterator[Bar]:
-    for size in results.sizes:
-        for where in (Where.S3, Where.DISK):
-            ratio = results.faster(size, where)
-            if size.rows == TIMED_ROWS and ratio is not None:
-                yield Bar(
-                    f"{size}, {where}: times as fast as {Way.APPEND}",
-                    f"at least {FASTER}",
-                    f"{ratio:.1f}",
-                    ratio >= FASTER,
-                )
+    timed = [size for size in results.sizes if size.rows == TIMED_ROWS]
+    for size, where, way in product(timed, (Where.S3, Where.DISK), (Way.APPEND, Way.SPARK)):
+        ratio = results.faster(size, where, way)
+        if ratio is not None:
+            yield Bar(
+                f"{size}, {where}: times as fast as {way}",
+                f"at least {FASTER}",
+                f"{ratio:.1f}",
+                ratio >= FASTER,
+            )
 
 
 def _files(count: int) -> str:

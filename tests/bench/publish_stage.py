@@ -81,7 +81,7 @@ class NewRows:
         self.size = size
         self.folder = folder / "data"
         self._fragments = write_fragments(
-            _table(size.rows, size.columns),
+            _table(size.rows, size.columns, new=True),
             str(folder),
             mode="create",
             max_rows_per_file=size.rows // size.files,
@@ -103,7 +103,7 @@ def build(ground: Ground, name: str, new: NewRows, way: Way) -> str:
     folder, then one commit on the branch.
     """
     uri, options = ground.uri(name), dict(ground.options)
-    old = _table(OLD_ROWS, new.size.columns)
+    old = _table(OLD_ROWS, new.size.columns, new=False)
     lance.write_dataset(old, uri, storage_options=options)
     store = RefStore.open(uri, options)
     store.create_branch(BRANCH)
@@ -128,8 +128,10 @@ def check(ground: Ground, uri: str, size: Size) -> None:
         raise RuntimeError(f"{size}: main has {found:,} rows afterwards.")
 
 
-def _table(rows: int, columns: int) -> pa.Table:
+def _table(rows: int, columns: int, *, new: bool) -> pa.Table:
+    """Random numbers, of which new rows have one that is not negative in front."""
     random = np.random.default_rng(rows)
-    return pa.table(
-        {f"n{column}": random.integers(-(2**63), 2**63 - 1, rows) for column in range(columns)}
-    )
+    lowest, highest = -(2**63), 2**63 - 1
+    first = random.integers(0, highest, rows) if new else random.integers(lowest, 0, rows)
+    others = (random.integers(lowest, highest, rows) for _ in range(1, columns))
+    return pa.table({f"n{column}": values for column, values in enumerate([first, *others])})
