@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from airflow.providers.common.compat.sdk import Asset
+from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
@@ -16,16 +16,32 @@ __all__ = [
     "convert_asset_to_openlineage",
     "create_asset",
     "lance_asset",
+    "outlets_for",
     "sanitize_uri",
 ]
 
 SCHEME = "lancerefs"
+ALIAS = "lancerefs"
 _DEFAULT_CONN_ID = "lancerefs_default"
 
 
 def lance_asset(dataset: str, lancerefs_conn_id: str = _DEFAULT_CONN_ID, **kwargs: Any) -> Asset:
     """The asset that stands for a dataset; what publishes or tags it puts its events there."""
     return Asset(uri=asset_uri(dataset, lancerefs_conn_id), **kwargs)
+
+
+def outlets_for(
+    datasets: Sequence[Any], lancerefs_conn_id: str = _DEFAULT_CONN_ID
+) -> list[Asset | AssetAlias]:
+    """Each dataset's asset; an alias stands for those whose name is known in a run alone."""
+    known = [one for one in datasets if _is_known(one) and _is_known(lancerefs_conn_id)]
+    assets: list[Asset | AssetAlias] = [lance_asset(one, lancerefs_conn_id) for one in known]
+    return assets if len(known) == len(datasets) else [*assets, AssetAlias(ALIAS)]
+
+
+def _is_known(value: Any) -> bool:
+    """Whether it is a plain name: no template, no argument of a mapped task group."""
+    return isinstance(value, str) and "{{" not in value and "{%" not in value
 
 
 def asset_uri(dataset: str, lancerefs_conn_id: str = _DEFAULT_CONN_ID) -> str:

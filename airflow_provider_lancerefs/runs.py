@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_provider_lancerefs.assets import lance_asset
+from airflow_provider_lancerefs.assets import outlets_for
 from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID
 from airflow_provider_lancerefs.operators.branch import (
     LanceCreateBranchOperator,
@@ -54,8 +54,9 @@ def lance_run(
     Where tasks inside are skipped by a choice, join its ways with a task whose trigger rule lets
     that pass.
 
-    :param datasets: Names below the connection's root, or full URIs. Several get a branch of the
-        same name, and are published one after the other once each of them can be.
+    :param datasets: Names below the connection's root, or full URIs; or templates, or what a
+        mapped task group is given, of which each index then has its own. Several get a branch of
+        the same name, and are published one after the other once each of them can be.
     :param publish: Publish into the source when all inside has succeeded.
     :param tag: A release's name: of the published version, or of the branch's where ``publish`` is
         off, which keeps the branch. A tag of that name moves.
@@ -89,7 +90,7 @@ def lance_run(
         keep_on_failure=keep_on_failure,
         **given,
     ).as_teardown(setups=setup, on_failure_fail_dagrun=expect is not None)
-    outlets = [lance_asset(one, lancerefs_conn_id) for one in datasets]
+    outlets = outlets_for(datasets, lancerefs_conn_id)
 
     def ends(scope: Sequence[str]) -> list[BaseOperator]:
         """The tasks that publish and tag, in their order, made when it is known what works."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import Asset, AssetAlias, BaseOperator
 
 from airflow_provider_lancerefs import noting
 from airflow_provider_lancerefs.assets import lance_asset
@@ -93,12 +93,21 @@ class LanceRefsOperator(BaseOperator):
         return patiently(publish_lease().total_seconds() * 1.5, call)
 
     def tell(self, context: Context, happened: Mapping[str, Mapping[str, Any]]) -> None:
-        """Put what happened to each dataset on its asset's event; other outlets get the first."""
+        """Put what happened to each dataset on its asset's event; other outlets get the first.
+
+        An alias gets the assets of those datasets that are no outlet themselves.
+        """
         first, *_ = happened.values()
-        assets = {lance_asset(one, self.lancerefs_conn_id).uri: one for one in happened}
-        for outlet in self.outlets or ():
-            one = assets.get(getattr(outlet, "uri", ""))
-            context["outlet_events"][outlet].extra.update(happened[one] if one else first)
+        left = {
+            lance_asset(one, self.lancerefs_conn_id).uri: what for one, what in happened.items()
+        }
+        outlets = self.outlets or ()
+        for outlet in (one for one in outlets if not isinstance(one, AssetAlias)):
+            what = left.pop(getattr(outlet, "uri", ""), first)
+            context["outlet_events"][outlet].extra.update(what)
+        for alias in (one for one in outlets if isinstance(one, AssetAlias)):
+            for uri, what in left.items():
+                context["outlet_events"][alias].add(Asset(uri=uri), extra=dict(what))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Name the datasets as OpenLineage does."""

@@ -96,6 +96,12 @@ class AirflowApi:
         answer = self.call("GET", f"dags/{dag_id}/dagRuns", limit=100)
         return [Run(self, dag_id, run["dag_run_id"]) for run in answer["dag_runs"]]
 
+    def asset_events(self, run: Run) -> list[dict[str, Any]]:
+        """What the tasks of a run told of assets: each asset's `uri`, and `extra`."""
+        query = {"source_dag_id": run.dag_id, "source_run_id": run.run_id}
+        events: list[dict[str, Any]] = self.call("GET", "assets/events", **query)["asset_events"]
+        return events
+
     def backfill(
         self,
         dag_id: str,

@@ -38,10 +38,11 @@ class Row:
         failing: Mapping[str, int] | None = None,
         stop: Mapping[str, int | str] | None = None,
         gates: Gates | None = None,
+        **rest: Any,
     ) -> Run:
         """Start a run that holds at gates, fails in some tries, or stops inside operators."""
         conf = {
-            **self.conf(number, failing=dict(failing or {})),
+            **self.conf(number, failing=dict(failing or {}), **rest),
             **(gates or self.gates).holding(*hold),
             **stops(self.place.uri, **(stop or {})),
         }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, TaskGroup, task, task_group
+from airflow.sdk import DAG, AssetAlias, TaskGroup, task, task_group
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_lancerefs.operators.branch import LanceDeleteBranchOperator
@@ -338,6 +338,22 @@ def test_outlets() -> None:
             "lancerefs://lancerefs_default/orders",
             "lancerefs://lancerefs_default/items",
         ]
+
+
+def test_outlets_of_what_a_run_alone_knows() -> None:
+    """An alias stands for datasets that are named by a template or by a mapped group."""
+
+    def build() -> None:
+        @task_group
+        def group(dataset: Any) -> None:
+            with lance_run("orders", "{{ params.other }}", dataset):
+                work()
+
+        group.expand(dataset=["items", "customers"])
+
+    asset, alias = dag_of(build).get_task("group.publish_branch").outlets
+    assert asset.uri == "lancerefs://lancerefs_default/orders"
+    assert isinstance(alias, AssetAlias)
 
 
 def test_a_body_that_raises() -> None:

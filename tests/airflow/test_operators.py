@@ -12,11 +12,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.bases.operator import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_lancerefs.assets import convert_asset_to_openlineage, lance_asset
+from airflow_provider_lancerefs.assets import asset_uri, convert_asset_to_openlineage, lance_asset
 from airflow_provider_lancerefs.operators.branch import (
     LanceCreateBranchOperator,
     LanceDeleteBranchOperator,
@@ -325,6 +325,20 @@ class TestPublish:
             "items": {"branch": "work", "version": versions["items"]},
             "else": {"branch": "work", "version": versions["orders"]},
         }
+
+    def test_events_through_an_alias(self, local_desk: Desk) -> None:
+        """It has the assets of those datasets that are no outlet of their own."""
+        local_desk.branch(2)
+        alias, asset = AssetAlias("any"), lance_asset("orders", local_desk.conn_id)
+        done = local_desk.do(
+            LancePublishBranchOperator,
+            branch="work",
+            dataset=["orders", "items"],
+            outlets=[alias, asset],
+        )
+        (event,) = local_desk.run.events[alias].asset_alias_events
+        assert event.dest_asset_key.uri == asset_uri("items", local_desk.conn_id)
+        assert event.extra == {"branch": "work", "version": done["datasets"]["items"]["version"]}
 
     def test_a_live_publisher_is_waited_for(
         self, local_desk: Desk, monkeypatch: pytest.MonkeyPatch

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from airflow_provider_lancerefs.assets import asset_uri
+from tests.airflow.api import Run
 from tests.airflow.gates import Gates
 from tests.airflow.marks import REAL_AIRFLOW
 from tests.airflow.processes import kill_worker
@@ -162,6 +168,89 @@ def test_one_index_of_mapped_work_fails(row: Row) -> None:
         states = run.states()
         assert [states[f"write[{index}]"] for index in range(3)] == ["success", "failed", "success"]
     assert seen.runs == {}
+
+
+@dataclass
+class Group:
+    """The datasets of a mapped task group's indices, each watched."""
+
+    rows: list[Row]
+
+    def trigger(self, **of_run: Any) -> Run:
+        datasets = [row.dataset for row in self.rows]
+        return self.rows[0].trigger("row_mapped_group", datasets=datasets, **of_run)
+
+    @property
+    def gates(self) -> Gates:
+        return self.rows[0].gates
+
+    @contextlib.contextmanager
+    def publishes(self, *indices: int) -> Iterator[None]:
+        """Expect that in the end the rows of these indices are there, once, and no others."""
+        with contextlib.ExitStack() as stack:
+            seen = [stack.enter_context(row.watched()) for row in self.rows]
+            yield
+        assert [dict(one.runs) for one in seen] == [
+            {index + 1: 1} if index in indices else {} for index in range(len(self.rows))
+        ]
+
+
+@pytest.fixture
+def group(rows: Callable[[], Row]) -> Group:
+    """Three of them."""
+    return Group([rows() for _ in range(3)])
+
+
+def test_mapped_group(group: Group) -> None:
+    """Each index publishes to its own dataset, whose asset's event says so."""
+    with group.publishes(0, 1, 2):
+        run = group.trigger()
+        run.ends("success")
+    events = group.rows[0].airflow.api.asset_events(run)
+    assert sorted((one["uri"], one["extra"]["version"]) for one in events) == sorted(
+        (asset_uri(row.dataset), row.place.open().version) for row in group.rows
+    )
+
+
+def test_one_index_of_a_mapped_group_fails(group: Group) -> None:
+    """Its dataset gets nothing, those of the others get theirs, and the run is failed."""
+    with group.publishes(0, 2):
+        run = group.trigger(failing={"write_1": 9})
+        run.ends("failed")
+        states = run.states()
+        ends = [states[f"each.publish_branch[{index}]"] for index in range(3)]
+        assert ends == ["success", "upstream_failed", "success"]
+        assert [row.place.store().branch_names() for row in group.rows] == [[], [], []]
+
+
+def test_indices_of_a_mapped_group_are_tried_again(group: Group) -> None:
+    """One is retried, one's worker is killed: all is published once, and nobody waits for both."""
+    with group.publishes(0, 1, 2):
+        run = group.trigger(failing={"write_0": 1}, hold=("write_1",))
+        pid = run.at(group.gates["write_1"])
+        run.wait_for(("each.discard_branch", 2), "success")
+        kill_worker(pid)
+        group.gates["write_1"].open()
+        run.ends("success")
+        numbers = run.numbers()
+        assert [numbers[f"each.write[{index}]"] for index in range(3)] == [2, 2, 1]
+
+
+def test_one_index_of_a_mapped_group_is_cleared(group: Group) -> None:
+    """Its setup runs again with it, so that it is published like in any other run."""
+    with group.publishes(0, 1, 2):
+        run = group.trigger(failing={"write_1": 2})
+        run.ends("failed")
+        run.clear(("each.write", 1), downstream=True)
+        run.ends("success")
+
+
+def test_indices_of_a_mapped_group_on_one_dataset(row: Row) -> None:
+    """Each has a branch of its own, and all are published, beside each other."""
+    with row.watched() as seen:
+        run = row.trigger("row_mapped_group", datasets=[row.dataset] * 3)
+        run.ends("success")
+    assert seen.runs == {1: 1, 2: 1, 3: 1}
 
 
 def test_two_runs_at_once(row: Row, gates: Gates) -> None:

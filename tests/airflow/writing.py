@@ -10,15 +10,13 @@ from tests.airflow.tables import rows_of
 from tests.tables import Place
 
 
-def add_rows(
-    context: Any, uri: str, conn_id: str, writer: int, between: Callable[[], None]
-) -> None:
-    """Commit this writer's first row, and then the others.
+def add_rows(uri: str, conn_id: str, number: int, writer: int, between: Callable[[], None]) -> None:
+    """Commit the first row of this writer of a run, and then the others.
 
     A try that died may have left some: only those that lack are added.
     """
     place = Place(uri, LanceRefsHook(conn_id).storage_options(uri))
-    rows = rows_of(number_of(context), writer)
+    rows = rows_of(number, writer)
     _add(place, rows[:1])
     between()
     _add(place, rows[1:])

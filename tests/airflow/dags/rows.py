@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import DAG, get_current_context, task, task_group
 
 from airflow_provider_lancerefs.runs import lance_run
 from tests.airflow.gates import pass_gate
@@ -23,13 +23,33 @@ SOON = timedelta(seconds=1)
 @task(retries=1, retry_delay=SOON)
 def write(uri: str, conn_id: str, writer: int) -> None:
     """Add this writer's rows to the run's branch, with a gate in their middle."""
-    from tests.airflow.writing import add_rows  # lance is for tasks, not for whoever reads DAGs
+    from tests.airflow.writing import number_of  # lance is for tasks, not for whoever reads DAGs
+
+    _write(uri, conn_id, number_of(get_current_context()), writer, f"write_{writer}")
+
+
+@task(retries=1, retry_delay=SOON)
+def write_alone(uri: str, conn_id: str) -> None:
+    """Add the rows of a run that has the number of this map index, counted from 1."""
+    index = get_current_context()["ti"].map_index
+    _write(uri, conn_id, index + 1, 0, f"write_{index}")
+
+
+def _write(uri: str, conn_id: str, number: int, writer: int, name: str) -> None:
+    from tests.airflow.writing import add_rows
 
     context = get_current_context()
-    conf, name = context["dag_run"].conf or {}, f"write_{writer}"
-    add_rows(context, uri, conn_id, writer, lambda: pass_gate(conf, name))
+    conf = context["dag_run"].conf or {}
+    add_rows(uri, conn_id, number, writer, lambda: pass_gate(conf, name))
     if context["ti"].try_number <= conf.get("failing", {}).get(name, 0):
         raise RuntimeError(f"{name} was told to fail")
+
+
+@task
+def which() -> list[str]:
+    """The datasets that a run is told to write to."""
+    conf = get_current_context()["dag_run"].conf or {}
+    return [*conf["datasets"]]
 
 
 def define(dag_id: str, writers: int = 1, **of_dag: Any) -> DAG:
@@ -51,6 +71,20 @@ def define_mapped(dag_id: str) -> DAG:
     return dag
 
 
+def define_mapped_group(dag_id: str) -> DAG:
+    """A DAG whose run has a branch of its own for each dataset that it is told of."""
+    with DAG(dag_id, schedule=None) as dag:
+
+        @task_group
+        def each(dataset: Any) -> None:
+            with lance_run(dataset, lancerefs_conn_id=CONNECTION, retry_delay=SOON) as run:
+                write_alone.override(task_id="write")(run.uri, CONNECTION)
+
+        each.expand(dataset=which())
+        with_stops(dag)
+    return dag
+
+
 define("row", schedule=None)
 define("row_of_two", writers=2, schedule=None)
 define("row_with_timeout", schedule=None, dagrun_timeout=timedelta(seconds=20))
@@ -63,3 +97,4 @@ define(
     is_paused_upon_creation=True,
 )
 define_mapped("row_mapped")
+define_mapped_group("row_mapped_group")
