@@ -38,7 +38,7 @@ from airflow_provider_lancerefs.refstore.errors import (
 )
 from tests.airflow.connecting import Connect, keys_of, s3_connection
 from tests.airflow.contexts import Run
-from tests.refstore.test_bad_input import _as_nobody, set_modes
+from tests.permissions import as_nobody, set_modes
 from tests.services.seaweed import S3Server
 from tests.tables import Place
 
@@ -230,7 +230,7 @@ def test_a_bucket_that_is_not_there(connect: Connect, s3: S3Server) -> None:
 def _become_reader(connection: str) -> None:
     """A user who may only read, once Airflow is imported, which takes files of root's."""
     os.environ["AIRFLOW_CONN_READER"] = connection
-    _as_nobody()
+    as_nobody()
 
 
 def _as_reader(kind: Kind) -> tuple[str, str]:

@@ -50,7 +50,7 @@ from airflow_provider_lancerefs.refstore.models import STATE_KEY
 from airflow_provider_lancerefs.refstore.storage import open_storage
 from tests.changes import before_each_change
 from tests.refstore.faults import CrashingDataset, Fuse
-from tests.refstore.publish_calls import PUBLISH_CALLS
+from tests.refstore.publishing.calls import PUBLISH_CALLS
 
 if TYPE_CHECKING:
     from tests.services.proxy import Fault, Request

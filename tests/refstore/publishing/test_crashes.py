@@ -21,7 +21,7 @@ from tests.refstore.crashing import (
     World,
     crash_everywhere,
 )
-from tests.refstore.publish_scenes import SCENES, Scene, check_whole, head, place, repair
+from tests.refstore.publishing.scenes import SCENES, Scene, check_whole, head, place, repair
 from tests.services.seaweed import BUCKET, S3Server
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,7 @@
 """Random histories of a branch and its parent: a publish comes to a plain three-way merge of them,
 or is refused and leaves both as they were.
 
-Thousands of them: `HYPOTHESIS_PROFILE=nightly pytest tests/refstore/test_publishing_property.py`.
+Thousands of them: `HYPOTHESIS_PROFILE=nightly pytest tests/refstore/publishing/test_histories.py`.
 """
 
 from __future__ import annotations
@@ -29,28 +29,22 @@ from airflow_provider_lancerefs.refstore import (
     RefusalCode,
     Tag,
 )
-from tests.refstore.histories import (
-    KEY,
+from tests.refstore.publishing.histories import History, Round, histories
+from tests.refstore.publishing.operations import (
     MILD,
-    WORDS,
     AddColumn,
     Append,
     CleanUp,
     Compact,
     CreateIndex,
     Delete,
-    History,
-    Named,
     Operation,
     Overwrite,
     RewriteColumn,
-    Round,
     Side,
-    Table,
     clean_up,
-    histories,
-    merge,
 )
+from tests.refstore.publishing.rows import KEY, WORDS, Named, Table, merge
 from tests.tables import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]

@@ -11,7 +11,7 @@ from lance.fragment import write_fragments
 
 from airflow_provider_lancerefs.refstore import RefStore, layout
 from airflow_provider_lancerefs.refstore.dataset import Dataset
-from tests.refstore.publish_calls import NO_TIME
+from tests.refstore.publishing.calls import NO_TIME
 from tests.tables import Place
 
 Act = Callable[[Dataset], object]

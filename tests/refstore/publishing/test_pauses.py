@@ -28,8 +28,8 @@ from tests.refstore.crashing import (
     S3World,
     World,
 )
-from tests.refstore.publish_calls import NO_TIME, publish
-from tests.refstore.publish_scenes import SCENES, Scene, check_whole, head, place, repair
+from tests.refstore.publishing.calls import NO_TIME, publish
+from tests.refstore.publishing.scenes import SCENES, Scene, check_whole, head, place, repair
 from tests.services.seaweed import BUCKET, S3Server
 
 pytestmark = pytest.mark.slow
