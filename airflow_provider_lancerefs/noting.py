@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -16,6 +16,7 @@ __all__ = [
     "made_by",
     "made_upstream",
     "map_index_of",
+    "published_upstream",
     "writer_name",
 ]
 
@@ -56,18 +57,28 @@ def first(pulled: Any) -> Any:
 
 def made_upstream(context: Context, branch: str) -> Mapping[str, Any] | None:
     """What the task that created a branch returned, of those right above this one."""
-    instance: Any = context["ti"]
-    for task in context["task"].upstream_list:
-        pulled = instance.xcom_pull(task_ids=task.task_id, map_indexes=_index_of(task, context))
-        made = first(pulled)
-        if _is_creation(made) and made["branch"] == branch:
-            return made
+    said = _said_upstream(context, branch)
+    return next((one for one in said if "lancerefs_conn_id" in one), None)
+
+
+def published_upstream(context: Context, branch: str, dataset: str) -> Mapping[str, Any] | None:
+    """What the task that published a branch returned of a dataset, of those right above."""
+    for one in _said_upstream(context, branch):
+        datasets = one.get("datasets")
+        done = datasets.get(dataset) if isinstance(datasets, Mapping) else None
+        if isinstance(done, Mapping) and "published" in done:
+            return done
     return None
 
 
-def _is_creation(returned: Any) -> TypeGuard[Mapping[str, Any]]:
-    """Whether it is what creating a branch returns; what publishes one names it as well."""
-    return isinstance(returned, Mapping) and "lancerefs_conn_id" in returned
+def _said_upstream(context: Context, branch: str) -> Iterator[Mapping[str, Any]]:
+    """What the tasks right above this one returned of a branch."""
+    instance: Any = context["ti"]
+    for task in context["task"].upstream_list:
+        pulled = instance.xcom_pull(task_ids=task.task_id, map_indexes=_index_of(task, context))
+        said = first(pulled)
+        if isinstance(said, Mapping) and said.get("branch") == branch:
+            yield said
 
 
 def _index_of(task: Any, context: Context) -> int:

@@ -181,7 +181,7 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
         try:
             branch = store.branch(self.branch)
         except RefNotFoundError:
-            return self._has_ended_well(store, self._remembered(dataset, context))
+            return self._had_ended_well(store, dataset, context)
         if self.is_on("keep_on_failure") and not self._has_ended_well(store, branch):
             return False
         stays = self._delete(store)
@@ -222,10 +222,16 @@ class LanceDeleteBranchOperator(LanceRefsOperator):
             return False
         return tag.branch == published.branch and tag.version >= published.number
 
-    def _remembered(self, dataset: str, context: Context) -> Branch | None:
-        """The branch as the task that made it said, where it is gone by now."""
+    def _had_ended_well(self, store: RefStore, dataset: str, context: Context) -> bool:
+        """The same of a branch that an earlier try deleted, by what the tasks before said of it."""
         made = noting.made_upstream(context, self.branch)
-        return _branch_of(self.branch, made["datasets"][dataset]) if made else None
+        branch = _branch_of(self.branch, made["datasets"][dataset]) if made else None
+        if self._has_ended_well(store, branch):
+            return True
+        done = noting.published_upstream(context, self.branch, dataset)
+        if branch is None or done is None or done["published"] or self.expect != "published":
+            return False
+        return self._is_tagged(store, Version(done["parent"], done["version"], 0))
 
 
 def _branch_of(name: str, made: Mapping[str, Any]) -> Branch:

@@ -386,12 +386,25 @@ class TestDelete:
         assert desk.store.branch_names() == []
         assert desk.orders.values() == [1, 2]
 
-    def test_nothing_to_publish_is_published(self, local_desk: Desk) -> None:
-        """A publish that found nothing to do has done what was expected."""
-        local_desk.branch()
-        local_desk.do(LancePublishBranchOperator, branch="work")
-        local_desk.do(LanceDeleteBranchOperator, branch="work", expect="published")
+    @pytest.mark.parametrize("tag", [None, "v1"])
+    def test_nothing_to_publish_is_published(self, local_desk: Desk, tag: str | None) -> None:
+        """A publish that found nothing to do has done what was expected, also for a second try."""
+        setup = local_desk.task(LanceCreateBranchOperator, task_id="setup")
+        name = local_desk.run.execute(setup)["branch"]
+        publish = local_desk.task(LancePublishBranchOperator, branch=name)
+        local_desk.run.execute(publish)
+        if tag:
+            local_desk.do(LanceTagOperator, tag=tag)
+        guard = local_desk.task(
+            LanceDeleteBranchOperator, branch=name, expect="published", expect_tag=tag
+        )
+        guard.set_upstream([setup, publish])
+        assert local_desk.run.execute(guard) == local_desk.run.execute(guard)
         assert local_desk.store.branch_names() == []
+        if tag:
+            local_desk.store.delete_tag(tag)
+            with pytest.raises(AirflowFailException, match="and tagged as 'v1'"):
+                local_desk.run.execute(guard)
 
     @pytest.mark.parametrize("published", [False, True])
     def test_keep_on_failure(self, local_desk: Desk, published: bool) -> None:
