@@ -194,6 +194,11 @@ def test_read_only_s3(s3: S3Server, s3_place: Place, read_only_bucket: str) -> N
         assert store.check(repair=True).clean
 
 
+def _become_nobody() -> None:
+    """As a function of this module, which so is imported while it may be read."""
+    as_nobody()
+
+
 def _outcomes(uri: str, branch: Branch, tag: Tag) -> dict[str, Exception | None]:
     table = Table(Place(uri), branch, tag)
     store = table.place.store()
@@ -223,7 +228,7 @@ def shared_table() -> Iterator[Table]:
 def outcomes_of(table: Table) -> dict[str, Exception | None]:
     """What the calls come to in a process that has no more rights than anybody."""
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawn, initializer=as_nobody) as pool:
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=_become_nobody) as pool:
         return pool.submit(_outcomes, table.place.uri, table.branch, table.tag).result()
 
 
