@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -103,8 +104,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         index = noting.map_index_of(context)
         order = Order(
             {
-                _short(dataset): BranchOf(hook.dataset_uri(dataset), self.branch, life)
-                for dataset, life in lives.items()
+                name: BranchOf(hook.dataset_uri(dataset), self.branch, lives[dataset])
+                for name, dataset in _named(lives).items()
             },
             "/".join((instance.dag_id, instance.run_id, instance.task_id, str(index))),
         )
@@ -149,6 +150,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         )
 
 
-def _short(dataset: str) -> str:
-    """What a job calls a dataset: the last part of its name."""
-    return dataset.rstrip("/").rpartition("/")[2].removesuffix(".lance")
+def _named(datasets: Iterable[str]) -> dict[str, str]:
+    """What a job calls each dataset: the last part of its name, or all where that is of two."""
+    short = {one: one.rstrip("/").rpartition("/")[2].removesuffix(".lance") for one in datasets}
+    times = Counter(short.values())
+    return {name if times[name] == 1 else one: one for one, name in short.items()}

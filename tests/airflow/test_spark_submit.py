@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import stat
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from airflow_provider_lancerefs.hooks import job
 from airflow_provider_lancerefs.operators.branch import LanceCreateBranchOperator
 from airflow_provider_lancerefs.operators.spark import LanceSparkSubmitOperator
 from airflow_provider_lancerefs.refstore.errors import InvalidInputError
+from airflow_provider_lancerefs.spark.ordering import RUN_CONF, Order
 from tests.airflow.configuration import REPOSITORY
 from tests.airflow.connecting import Connect, s3_connection
 from tests.airflow.contexts import Run
@@ -95,6 +99,64 @@ def test_a_job_writes_to_its_branch_once(
     store = place.store()
     assert store.writers(branch) == {"write"}
     assert store.plan_publish(branch).bytes_to_copy == 0
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A spark-submit that writes down its arguments, for what needs no job to be run."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = folder / "spark-submit"
+    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder / "said"}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    yield folder / "said"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # Airflow's hook leaves its pipe open
+        gc.collect()
+
+
+def test_a_job_is_resumed_by_a_retry_and_submitted_anew_for_another_life(
+    local_place: Place, connect: Connect, recorder: Path
+) -> None:
+    """What a durable task looks for its job under follows the branch that the job writes to."""
+    orders(local_place)
+    folder, _, name = local_place.uri.rpartition("/")
+    run = Run()
+    setup = LanceCreateBranchOperator(
+        task_id="create", dataset=name, lancerefs_conn_id=connect(host=folder), dag=run.dag
+    )
+
+    def key_of_job(task_id: str) -> str:
+        task = submit(run, branch, task_id)
+        task.set_upstream(setup)
+        run.execute(task)
+        return task.external_id_key
+
+    branch = run.execute(setup)["branch"]
+    first, second = key_of_job("write"), key_of_job("write_again")
+    branch = run.execute(setup)["branch"]  # as after a clear
+    assert first == second != key_of_job("write_anew")
+
+
+def test_datasets_of_one_name_are_told_apart(
+    local_place: Place, connect: Connect, recorder: Path
+) -> None:
+    """Where the last part would name two, the job calls them as the DAG does."""
+    names = ["a/orders", "b/orders", "items"]
+    for name in names:
+        orders(Place(f"{local_place.uri}/{name}"))
+    run, conn_id = Run(), connect(host=local_place.uri)
+    setup = LanceCreateBranchOperator(
+        task_id="create", dataset=names, lancerefs_conn_id=conn_id, dag=run.dag
+    )
+    branch = run.execute(setup)["branch"]
+    task = submit(run, branch)
+    task.set_upstream(setup)
+    run.execute(task)
+    said = recorder.read_text().splitlines()
+    (order,) = (one for one in said if one.startswith(f"{RUN_CONF}="))
+    assert {*Order.from_json(order.partition("=")[2]).datasets} == {*names}
 
 
 def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> None:
