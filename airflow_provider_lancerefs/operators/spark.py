@@ -14,6 +14,13 @@ from airflow_provider_lancerefs.failures import failing_for_good
 from airflow_provider_lancerefs.hooks.job import check_pyspark, job_side, properties_with
 from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID, LanceRefsHook
 from airflow_provider_lancerefs.refstore.errors import NotFoundError
+from airflow_provider_lancerefs.spark.ordering import (
+    OWN,
+    RUN_CONF,
+    BranchOf,
+    Order,
+    check_engine,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -37,6 +44,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
     :param dataset: The datasets: names below the connection's root, or full URIs. Without it, those
         of the task that created the branch, which is upstream, by that one's connection.
     :param lancerefs_conn_id: The connection that ``dataset`` is found by.
+    :param engine: What ``LanceRun`` reads and writes with: ``lancerefs``, our data source, or
+        ``connector``, the official JVM connector, of which ``packages`` or ``jars`` name the jar.
     """
 
     template_fields: Sequence[str] = (
@@ -52,12 +61,14 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         branch: str,
         dataset: str | Sequence[str] | None = None,
         lancerefs_conn_id: str = DEFAULT_CONN_ID,
+        engine: str = OWN,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.branch = branch
         self.dataset = dataset
         self.lancerefs_conn_id = lancerefs_conn_id
+        self.engine = check_engine(engine)
 
     def execute(self, context: Context) -> None:
         with failing_for_good():
@@ -98,8 +109,6 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         return branch.life
 
     def _order(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
-        from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
-
         instance: Any = context["ti"]
         index = noting.map_index_of(context)
         order = Order(
@@ -108,6 +117,7 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
                 for name, dataset in _named(lives).items()
             },
             "/".join((instance.dag_id, instance.run_id, instance.task_id, str(index))),
+            self.engine,
         )
         own = {RUN_CONF: order.to_json(), "spark.sql.python.filterPushdown.enabled": "true"}
         self.conf = {**own, **(self.conf or {}), RUN_CONF: own[RUN_CONF]}

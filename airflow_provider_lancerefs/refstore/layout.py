@@ -28,6 +28,7 @@ PROBE = f"{REFS}/lancerefs.probe"
 LOCK = f"{REFS}/.lancerefs.lock"
 SCRATCH_PREFIX = f"{REFS}/.lancerefs-"
 
+_STAGED = ".staged"
 _HIGHEST = 2**64 - 1
 _V2_DIGITS = 20
 _MANIFEST = ".manifest"
@@ -119,6 +120,17 @@ def is_dataset_file(path: str) -> bool:
 def is_dataset_folder(name: str) -> bool:
     """Whether a folder name is one in which the format keeps a dataset's files."""
     return name in LAYOUT_FOLDERS
+
+
+def stage(attempt: str) -> str:
+    """Where a writer that is not ours puts a write's files first, as a table of its own."""
+    return f"{DATA}/{attempt}{_STAGED}"
+
+
+def is_staged(path: str) -> bool:
+    """Whether a path relative to a dataset root is of such a table."""
+    top, *folders = path.split("/")[:-1]
+    return top == DATA and bool(folders) and folders[0].endswith(_STAGED)
 
 
 def is_content(path: str) -> bool:

@@ -35,7 +35,8 @@ def orphans_of_the_root(survey: Survey) -> Iterator[Wrong]:
     """Files below the root that no version at all reaches: of a run that died, or a failed publish.
 
     Main's history is read only if there are files that its head and the branches do not need.
-    Folders below `data/` are left alone: other features keep files there that no manifest names.
+    Folders below `data/` are left alone, for other features keep files there that no manifest
+    names; but not those where a write put files that were to be copied.
     Transactions count where there are more than versions: each has one, and most are main's own.
     """
     if any(_is_publishing(survey, name) for name in survey.branches):
@@ -58,7 +59,11 @@ def orphans_of_the_root(survey: Survey) -> Iterator[Wrong]:
 
 def _files_in(survey: Survey, folder: str) -> list[Entry]:
     listed = survey.dataset.storage.list(f"{folder}/")
-    return [entry for entry in listed if layout.is_dataset_file(entry.path)]
+    return [
+        entry
+        for entry in listed
+        if layout.is_dataset_file(entry.path) or layout.is_staged(entry.path)
+    ]
 
 
 def scratch_files(survey: Survey) -> Iterator[Wrong]:

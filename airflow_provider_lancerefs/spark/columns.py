@@ -24,6 +24,7 @@ _LARGEST_DECIMAL = 38
 _BLOB_MARKS = (b"lance-encoding:blob", b"ARROW:extension:name")
 
 
+_TIME: type[spark.DataType] | None = getattr(spark, "TimeType", None)  # since Spark 4.1
 _ATOMS = (
     spark.BinaryType,
     spark.BooleanType,
@@ -38,9 +39,9 @@ _ATOMS = (
     spark.NullType,
     spark.ShortType,
     spark.StringType,
-    spark.TimeType,
     spark.TimestampNTZType,
     spark.TimestampType,
+    *((_TIME,) if _TIME else ()),
 )
 
 
@@ -154,8 +155,10 @@ def _arrow_type(kind: spark.DataType, path: str) -> pa.DataType:
         return pa.list_(_arrow_type(kind.elementType, path))
     if isinstance(kind, spark.MapType):
         return pa.map_(_arrow_type(kind.keyType, path), _arrow_type(kind.valueType, path))
+    if isinstance(kind, spark.TimestampType):
+        return pa.timestamp("us", tz=_UTC)
     if isinstance(kind, _ATOMS):
-        return to_arrow_type(kind, timezone=_UTC)
+        return to_arrow_type(kind)
     raise NoCounterpartError(
         f"{path!r} is of the Spark type {kind.simpleString()}, which Lance does not have"
     )
@@ -177,6 +180,7 @@ def _plain_types() -> Iterator[tuple[Callable[[pa.DataType], bool], type[spark.D
         for one in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
     )
     yield types.is_date, spark.DateType
-    yield types.is_time, spark.TimeType
+    if _TIME:
+        yield types.is_time, _TIME
     yield types.is_duration, spark.DayTimeIntervalType
     yield types.is_null, spark.NullType

@@ -6,9 +6,14 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Storages = Mapping[str, Mapping[str, str]]
+
+STORAGE_CONF = "spark.lancerefs.secret."
 
 _READ = (
     "path",
@@ -124,6 +129,19 @@ def write_options(given: Mapping[str, str], storages: Storages) -> WriteOptions:
         said.get("write_id") or None,
         None if said.get("merge") is None else _positive(said, "merge", 0),
     )
+
+
+def configured_storage(spark: SparkSession) -> dict[str, str]:
+    """The storage options that stand in Spark's configuration."""
+    found = getattr(spark.conf, "getAll", None)
+    if found is None:  # before Spark 4
+        found = dict(spark.sparkContext.getConf().getAll())
+    said = found() if callable(found) else found
+    return {
+        key.removeprefix(STORAGE_CONF): value
+        for key, value in said.items()
+        if key.startswith(STORAGE_CONF)
+    }
 
 
 def storage_of(uri: str, storages: Storages) -> Mapping[str, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -23,18 +23,23 @@ from airflow_provider_lancerefs.refstore import (
 from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.storage import normalise_uri
 from airflow_provider_lancerefs.spark.columns import ROW_MARKS
+from airflow_provider_lancerefs.spark.engines import engine_of
 from airflow_provider_lancerefs.spark.landings import find_landing
-from airflow_provider_lancerefs.spark.options import Place, storage_of
-from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
+from airflow_provider_lancerefs.spark.options import configured_storage
+from airflow_provider_lancerefs.spark.ordering import (
+    OWN,
+    RUN_CONF,
+    BranchOf,
+    Order,
+    check_engine,
+)
 from airflow_provider_lancerefs.spark.preparing import dataset_at, standing_branch
-from airflow_provider_lancerefs.spark.source import FORMAT, configured_storage, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MODES = ("append", "overwrite")
 _MERGES = 3
-_FEWEST_ROWS, _MOST_ROWS = 65_536, 1_048_576
 _OUR_ERROR = re.compile(r"airflow_provider_lancerefs\.refstore\.errors\.(\w+): (.+)")
 
 _lock = threading.Lock()
@@ -53,18 +58,18 @@ class LanceRun:
         order: Order,
         storages: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self._spark = spark
         self._order = order
         self._storages = {"": configured_storage(spark), **(storages or {})}
-        register(spark, storages)
+        self._engine = engine_of(check_engine(order.engine), spark, self._storages)
         for one in order.datasets.values():
-            standing_branch(dataset_at(self._place(one)), one.branch, one.life)
+            standing_branch(dataset_at(one.place(self._storages)), one.branch, one.life)
 
     @classmethod
-    def current(cls, spark: SparkSession | None = None) -> LanceRun:
+    def current(cls, spark: SparkSession | None = None, engine: str | None = None) -> LanceRun:
         """The run that this job was submitted for, from Spark's configuration.
 
-        Raises RefNotFoundError if a branch of it is gone, InvalidInputError if there is no run.
+        Its engine, too, is the one that it was submitted with, unless another is given here.
+        Raises RefNotFoundError if a branch is gone, InvalidInputError if there is no run.
         """
         session = spark or _session()
         text = session.conf.get(RUN_CONF, None)
@@ -73,7 +78,8 @@ class LanceRun:
                 f"This job was not submitted for a run, for {RUN_CONF} is not in its "
                 "configuration: use LanceRun.open(dataset, branch=...)."
             )
-        return cls(session, Order.from_json(text))
+        order = Order.from_json(text)
+        return cls(session, replace(order, engine=engine) if engine else order)
 
     @classmethod
     def open(
@@ -82,6 +88,7 @@ class LanceRun:
         branch: str = MAIN,
         storage_options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
+        engine: str = OWN,
     ) -> LanceRun:
         """The same for a script run by hand.
 
@@ -91,11 +98,13 @@ class LanceRun:
             branch: The branch of each.
             storage_options: pylance's own keys.
             spark: The session; the active one by default.
+            engine: 'lancerefs', our own data source, or 'connector', the JVM connector, whose jar
+                has to be on the class path.
         """
         given = {_name_of(dataset): dataset} if isinstance(dataset, str) else dict(dataset)
         places = {name: BranchOf(normalise_uri(uri), branch) for name, uri in given.items()}
         storages = {one.uri: dict(storage_options or {}) for one in places.values()}
-        order = Order(places, uuid.uuid4().hex)
+        order = Order(places, uuid.uuid4().hex, engine)
         return cls(spark or _session(), order, storages if storage_options else None)
 
     def __repr__(self) -> str:
@@ -105,8 +114,10 @@ class LanceRun:
         """A dataset as the run's branch shows it now; the frame keeps to that version."""
         one = self._dataset(name)
         wanted = None if columns is None else list(columns)
-        options = {"rows_per_partition": str(self._rows_per_partition(one))}
-        return self._load(one, options, wanted)
+        try:
+            return self._engine.load(one, wanted)
+        except PySparkException as error:
+            raise _ours(error) or error from None
 
     def write(self, df: DataFrame, name: str, mode: str = "append") -> str:
         """Append to a dataset, or overwrite it, on the run's branch; the revision that it makes.
@@ -119,7 +130,7 @@ class LanceRun:
         one = self._dataset(name)
 
         def save(write_id: str) -> None:
-            self._save(df, one, mode, {"write_id": write_id})
+            self._engine.save(df, one, mode, write_id)
 
         return self._once(name, save)
 
@@ -139,11 +150,7 @@ class LanceRun:
             )
 
         def save(write_id: str) -> None:
-            version = self._store(one).resolve(Revision(one.branch)).number
-            options = {"version": str(version), "row_marks": "true"}
-            there = self._load(one, options, keys)
-            matched = df.join(there, keys, "left")
-            self._save(matched, one, "append", {"write_id": write_id, "merge": str(version)})
+            self._engine.merge(df, one, keys, write_id)
 
         return self._once(name, save, tries=_MERGES)
 
@@ -157,7 +164,7 @@ class LanceRun:
         one, counted = self._dataset(name), (self._order.write_id, name)
         with _lock:
             write_id = f"{self._order.write_id}/{name}/{_written[counted] + 1}"
-        dataset = dataset_at(self._place(one))
+        dataset = dataset_at(one.place(self._storages))
         standing_branch(dataset, one.branch, one.life)
         for left in reversed(range(tries)):
             if find_landing(dataset, one.branch, write_id) is not None:
@@ -175,30 +182,6 @@ class LanceRun:
         landing = find_landing(dataset, one.branch, write_id)
         return str(Revision(one.branch, landing.version)) if landing else self.revision(name)
 
-    def _save(self, df: DataFrame, one: BranchOf, mode: str, options: dict[str, str]) -> None:
-        life = {"life": one.life} if one.life else {}
-        writer = df.write.format(FORMAT).mode(mode).option("branch", one.branch)
-        writer.options(**options, **life).save(one.uri)
-
-    def _load(self, one: BranchOf, options: dict[str, str], columns: list[str] | None) -> DataFrame:
-        reader = self._spark.read.format(FORMAT).option("branch", one.branch).options(**options)
-        if columns is not None:
-            reader = reader.option("columns", json.dumps(columns))
-        try:
-            return reader.load(one.uri)
-        except PySparkException as error:
-            raise _ours(error) or error from None
-
-    def _rows_per_partition(self, one: BranchOf) -> int:
-        """So many that every core has a part, as long as parts are worth a task."""
-        context = getattr(self._spark, "sparkContext", None)
-        if context is None:
-            return _MOST_ROWS
-        rows = self._store(one).manifest(Revision(one.branch)).rows
-        cores: int = context.defaultParallelism
-        share = -(-rows // max(1, cores))
-        return min(_MOST_ROWS, max(_FEWEST_ROWS, share))
-
     def _dataset(self, name: str) -> BranchOf:
         try:
             return self._order.datasets[name]
@@ -208,10 +191,7 @@ class LanceRun:
             ) from None
 
     def _store(self, one: BranchOf) -> RefStore:
-        return RefStore.open(one.uri, self._place(one).storage_options)
-
-    def _place(self, one: BranchOf) -> Place:
-        return Place(one.uri, one.branch, storage_of(one.uri, self._storages))
+        return RefStore.open(one.uri, one.place(self._storages).storage_options)
 
 
 def _session() -> SparkSession:

@@ -17,7 +17,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from airflow_provider_lancerefs.spark.options import Storages, read_options, write_options
+from airflow_provider_lancerefs.spark.options import (
+    Storages,
+    configured_storage,
+    read_options,
+    write_options,
+)
 from airflow_provider_lancerefs.spark.reading import Snapshot, SnapshotReader
 from airflow_provider_lancerefs.spark.writing import Write, Written, write_task
 
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "lancerefs"
-STORAGE_CONF = "spark.lancerefs.secret."
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -102,14 +106,3 @@ def register(spark: SparkSession, storages: Storages | None = None) -> None:
     bound = type("LanceRefs", (LanceRefsSource,), {"storages": known, "__module__": "__main__"})
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(bound)
-
-
-def configured_storage(spark: SparkSession) -> dict[str, str]:
-    """The storage options that stand in Spark's configuration."""
-    found = spark.conf.getAll
-    said = found() if callable(found) else found
-    return {
-        key.removeprefix(STORAGE_CONF): value
-        for key, value in said.items()
-        if key.startswith(STORAGE_CONF)
-    }

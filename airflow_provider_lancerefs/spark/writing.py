@@ -12,14 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import WriterCommitMessage
-
 from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, ROW_ID, cast_batch
 from airflow_provider_lancerefs.spark.shapes import FileShape
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance.file import LanceFileWriter
+    from pyspark.sql.datasource import WriterCommitMessage
+else:
+    try:
+        from pyspark.sql.datasource import WriterCommitMessage
+    except ImportError:  # Spark 3.5, where the connector alone writes
+        WriterCommitMessage = object
 
 
 _ID_BYTES = 8

@@ -184,12 +184,13 @@ class LocalStorage:
                 return
 
     def _unlink(self, path: str) -> None:
-        """Delete a file and the branch folders that it leaves empty."""
+        """Delete a file, and the folders of a branch or a stage that it leaves empty."""
         target = self._root / path
         target.unlink(missing_ok=True)
         tree = self._root / layout.TREE
         for folder in target.parents:
-            if tree not in folder.parents:
+            inside = folder.relative_to(self._root).as_posix()
+            if tree not in folder.parents and not layout.is_staged(f"{inside}/"):
                 return
             try:
                 folder.rmdir()

@@ -1,0 +1,86 @@
+"""What brings a run's rows out of a branch and into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_provider_lancerefs.refstore import RefStore, Revision
+from airflow_provider_lancerefs.spark.options import Storages
+from airflow_provider_lancerefs.spark.ordering import CONNECTOR, BranchOf
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Engine", "SourceEngine", "engine_of"]
+
+_FEWEST_ROWS, _MOST_ROWS = 65_536, 1_048_576
+
+
+class Engine(Protocol):
+    """Each writing call lands once for its write id, whichever engine it is."""
+
+    def load(self, one: BranchOf, columns: Sequence[str] | None) -> DataFrame:
+        """The branch as it is now; the frame keeps to that version."""
+        ...
+
+    def save(self, df: DataFrame, one: BranchOf, mode: str, write_id: str) -> None:
+        """Append the rows, or overwrite the table with them."""
+        ...
+
+    def merge(self, df: DataFrame, one: BranchOf, keys: Sequence[str], write_id: str) -> None:
+        """Replace the rows that have the key of one of the frame's, and add the others."""
+        ...
+
+
+def engine_of(name: str, spark: SparkSession, storages: Storages) -> Engine:
+    """The engine of that name, made ready for a session."""
+    if name == CONNECTOR:
+        from airflow_provider_lancerefs.spark.connector import ConnectorEngine
+
+        return ConnectorEngine(spark, storages)
+    return SourceEngine(spark, storages)
+
+
+class SourceEngine:
+    """Our own data source, which needs a Spark that has data sources in Python."""
+
+    def __init__(self, spark: SparkSession, storages: Storages) -> None:
+        from airflow_provider_lancerefs.spark.source import FORMAT, register
+
+        self._spark, self._storages, self._format = spark, storages, FORMAT
+        register(spark, {uri: options for uri, options in storages.items() if uri})
+
+    def load(self, one: BranchOf, columns: Sequence[str] | None) -> DataFrame:
+        return self._load(one, columns, rows_per_partition=str(self._rows_per_partition(one)))
+
+    def save(self, df: DataFrame, one: BranchOf, mode: str, write_id: str, **options: str) -> None:
+        life = {"life": one.life} if one.life else {}
+        writer = df.write.format(self._format).mode(mode).option("branch", one.branch)
+        writer.options(write_id=write_id, **options, **life).save(one.uri)
+
+    def merge(self, df: DataFrame, one: BranchOf, keys: Sequence[str], write_id: str) -> None:
+        version = str(self._store(one).resolve(Revision(one.branch)).number)
+        there = self._load(one, keys, version=version, row_marks="true")
+        matched = df.join(there, [*keys], "left")
+        self.save(matched, one, "append", write_id, merge=version)
+
+    def _load(self, one: BranchOf, columns: Sequence[str] | None, **options: str) -> DataFrame:
+        reader = self._spark.read.format(self._format).option("branch", one.branch)
+        if columns is not None:
+            reader = reader.option("columns", json.dumps([*columns]))
+        return reader.options(**options).load(one.uri)
+
+    def _rows_per_partition(self, one: BranchOf) -> int:
+        """So many that every core has a part, as long as parts are worth a task."""
+        context = getattr(self._spark, "sparkContext", None)
+        if context is None:
+            return _MOST_ROWS
+        rows = self._store(one).manifest(Revision(one.branch)).rows
+        cores: int = context.defaultParallelism
+        share = -(-rows // max(1, cores))
+        return min(_MOST_ROWS, max(_FEWEST_ROWS, share))
+
+    def _store(self, one: BranchOf) -> RefStore:
+        return RefStore.open(one.uri, one.place(self._storages).storage_options)
