@@ -63,7 +63,7 @@ REPOSITORY = Path(__file__).parents[2]
 NO_TIME = timedelta(0)
 SECONDS = 120
 MOST_POINTS = 1000
-LONGEST = 300
+_LONGEST = 600
 
 
 def elsewhere(dataset: Dataset) -> str:
@@ -237,8 +237,7 @@ def crash_everywhere(world: World, call: str, checks: Sequence[Check]) -> Outcom
                 check(world.dataset)
             except Exception as error:  # whatever it is, the next write is tried as well
                 when = f"killed at {number}" if killed else "not killed"
-                said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
-                outcome.failures.append(f"{when}, {check.__name__}: {said}")
+                outcome.failures.append(f"{when}, {check.__name__}: {in_short(error)}")
         if not died:
             return outcome
         outcome.points += 1
@@ -367,6 +366,14 @@ class _Stopper(_Watcher):
 
 def _survivor(uri: str, options: Mapping[str, str]) -> Dataset:
     return Dataset(open_storage(uri, options), options, creation_lease=NO_TIME)
+
+
+def in_short(error: Exception) -> str:
+    """An error in one line, of a long one its two ends."""
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    if len(said) <= _LONGEST:
+        return said
+    return f"{said[: _LONGEST // 2]} ... {said[-_LONGEST // 2 :]}"
 
 
 def _start() -> subprocess.Popen[bytes]:

@@ -15,6 +15,7 @@ _ALIASES = {
     "anonymous": ("aws_skip_signature", "skip_signature"),
     "allow_invalid_certificates": ("allow_invalid_certificates",),
 }
+_USER_AGENT = "airflow-provider-lancerefs"
 
 
 def s3fs_arguments(storage_options: Mapping[str, str]) -> dict[str, Any]:
@@ -42,6 +43,8 @@ def s3fs_arguments(storage_options: Mapping[str, str]) -> dict[str, Any]:
             "s3": {"addressing_style": "virtual" if virtual else "path"},
             "retries": {"mode": "standard", "total_max_attempts": 3},
             "request_checksum_calculation": "when_required",
+            # Given none, the SDK puts one together anew, twice for each request.
+            "user_agent": given.get("user_agent") or _USER_AGENT,
         },
         "use_listings_cache": False,
     }

@@ -11,6 +11,7 @@ import contextlib
 import shutil
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache, cached_property, partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -317,7 +318,7 @@ class S3Storage:
 
 @cache
 def _session() -> AioSession:
-    """A session that reads times with the standard library: half the work of reading a listing."""
+    """A session that reads times with the standard library: half the work of reading a reply."""
     session = AioSession()
     parsers = session.get_component("response_parser_factory")
     parsers.set_parser_defaults(timestamp_parser=_moment)
@@ -325,11 +326,12 @@ def _session() -> AioSession:
 
 
 def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        moment: datetime = parse_timestamp(text)
-        return moment
+    """As listings and, after that, as headers say it; the SDK knows of more ways."""
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        with contextlib.suppress(TypeError, ValueError):
+            return parse(text)
+    moment: datetime = parse_timestamp(text)
+    return moment
 
 
 @contextlib.contextmanager

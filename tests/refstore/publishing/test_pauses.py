@@ -19,7 +19,6 @@ import pytest
 from airflow_provider_lancerefs.refstore import LanceRefsError, RefStore
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from tests.refstore.crashing import (
-    LONGEST,
     MOST_POINTS,
     Ending,
     LocalWorld,
@@ -27,6 +26,7 @@ from tests.refstore.crashing import (
     Outcome,
     S3World,
     World,
+    in_short,
 )
 from tests.refstore.publishing.calls import NO_TIME, publish
 from tests.refstore.publishing.scenes import SCENES, Scene, check_whole, head, place, repair
@@ -121,8 +121,7 @@ def pause_everywhere(world: World, scene: Scene, rival: Rival) -> Outcome:
             stopped = _pause(world, scene, rival, number, known)
         except Exception as error:  # whatever it is, the next write is tried as well
             stopped = True
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST]
-            outcome.failures.append(f"stopped at {number}: {said}")
+            outcome.failures.append(f"stopped at {number}: {in_short(error)}")
         if not stopped:
             return outcome
         outcome.points += 1
