@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +11,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_lancerefs.refstore import layout
-from airflow_provider_lancerefs.spark.ordering import RUN_CONF
-from tests.airflow.processes import members, send
+from tests.spark.submitting import Job, Points, check_written_once
 from tests.spark.test_committing import data_files, orphans
-from tests.spark.test_kills import orphans_after_a_sweep
-from tests.spark.test_run import ordered
 from tests.spark.test_source import writer
 from tests.tables import Place
 
@@ -31,10 +24,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
 
-REPOSITORY = Path(__file__).parents[2]
-SECONDS = 240
 ROWS = 2000
-PAUSE = 0.002
+MILLISECONDS = 0.002  # are between the writes of a commit
+LOCAL = {"spark.master": "local[2]"}
 
 
 def failing_in(attempts: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -103,22 +95,9 @@ class TestDrivers:
         local_place.create().store().create_branch("run")
         return local_place
 
-    @pytest.fixture
-    def job(self, orders: Place, spark_environment: None, tmp_path: Path) -> dict[str, object]:
-        """What a submitter would give it."""
-        conf = {
-            "spark.master": "local[2]",
-            "spark.driver.memory": "1g",
-            "spark.ui.enabled": "false",
-            "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
-            RUN_CONF: ordered(orders, "dag/run/task/-1").to_json(),
-            **{f"spark.lancerefs.secret.{key}": one for key, one in orders.options.items()},
-        }
-        return {"conf": conf, "rows": ROWS, "parts": 2}
-
     @pytest.mark.parametrize("manifests", [1, 2, 3], ids=["before", "during", "after"])
     def test_killed_around_the_commit_it_writes_once_when_run_again(
-        self, orders: Place, job: dict[str, object], tmp_path: Path, manifests: int
+        self, orders: Place, spark_environment: None, tmp_path: Path, manifests: int
     ) -> None:
         """Once files are there, once the anchor is there, and once the write has landed."""
 
@@ -128,52 +107,14 @@ class TestDrivers:
             there = sum(layout.manifest_number(entry.path) is not None for entry in versions)
             return there >= manifests and len(storage.list("data/")) > 1
 
-        run_until(job, tmp_path / "killed.log", reached)
-        assert "written" in run_until(job, tmp_path / "again.log")
+        points = Points(tmp_path)
+        job = Job.of(orders, LOCAL, points.arguments(ROWS, 2), tmp_path)
+        points.hold("0-0")
+        with job.running() as driver:
+            driver.reaches(lambda: points.arrivals("0-0"), "a task")
+            points.release("0-0")
+            driver.reaches(reached, "that moment", MILLISECONDS)
+        assert driver.process.returncode == -signal.SIGKILL
+        assert "written" in job.run()
 
-        assert [1, 2, 3, *range(100, 100 + ROWS)] == orders.branch("run").values()
-        assert set() == orphans_after_a_sweep(orders)
-        assert 0 == orders.store().plan_publish("run").bytes_to_copy
-
-
-def run_until(job: dict[str, object], log: Path, reached: Callable[[], bool] | None = None) -> str:
-    """Run the job; where a moment is given, kill it and all of its processes then.
-
-    What it says goes to a file: Spark's Python daemon outlives its driver, and would hold a pipe.
-    """
-    with log.open("wb") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.jobs"],
-            cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            with process.stdin as order:  # type: ignore[union-attr]
-                order.write(json.dumps(job).encode())
-            ends(process, reached or (lambda: False))
-        finally:
-            kill_session(process)
-    text = log.read_text(errors="replace")
-    if process.returncode != (-signal.SIGKILL if reached else 0):
-        raise RuntimeError(text[-4000:])
-    return text
-
-
-def ends(process: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
-    """Wait until it has ended, or come to a moment."""
-    deadline = time.monotonic() + SECONDS
-    while process.poll() is None and not reached():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the job came to no end")
-        time.sleep(PAUSE)
-
-
-def kill_session(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started; Spark's Python workers have a group of their own."""
-    while alive := members({process.pid}):
-        for one in alive:
-            send(one.pid, signal.SIGKILL)
-    process.wait(SECONDS)
+        check_written_once(orders, "run", ROWS)
