@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
@@ -15,11 +15,12 @@ from pathlib import Path
 
 from airflow_provider_lancerefs.refstore.errors import InvalidInputError
 
-__all__ = ["check_pyspark", "job_side", "properties_with"]
+__all__ = ["check_driver_in_cluster", "check_pyspark", "job_side", "properties_with"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = ("refstore", "spark")
 _SECRET = "spark.lancerefs.secret."
+_SHOWN = frozenset({"allow_http", "aws_endpoint", "aws_region", "aws_virtual_hosted_style_request"})
 _SPECIAL = re.compile(r"[\\#!=: \t\n\r\f]")
 _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\f": "f"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -100,4 +101,23 @@ def check_pyspark() -> None:
         raise InvalidInputError(
             f"pyspark {found['pyspark']} and pyspark-client {found['pyspark-client']} are "
             "installed over each other: install both in one version."
+        )
+
+
+def check_driver_in_cluster(java_class: str | None, options: Iterable[str]) -> None:
+    """What a standalone cluster asks of a job whose driver it is to run; raises InvalidInputError.
+
+    Its worker starts the driver with all properties as arguments, which `ps` shows to everybody.
+    """
+    if not java_class:
+        raise InvalidInputError(
+            "A standalone cluster runs no driver in Python: submit in client mode, or with "
+            "java_class='org.apache.spark.deploy.PythonRunner' as docs/spark.md describes."
+        )
+    keys = sorted({*options} - _SHOWN)
+    if keys:
+        raise InvalidInputError(
+            f"A standalone cluster would show {', '.join(keys)} in its driver's command line: "
+            "submit in client mode, or by a connection without keys, which leaves them to the "
+            "cluster."
         )

@@ -11,7 +11,12 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNot
 
 from airflow_provider_lancerefs import noting
 from airflow_provider_lancerefs.failures import failing_for_good
-from airflow_provider_lancerefs.hooks.job import check_pyspark, job_side, properties_with
+from airflow_provider_lancerefs.hooks.job import (
+    check_driver_in_cluster,
+    check_pyspark,
+    job_side,
+    properties_with,
+)
 from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID, LanceRefsHook
 from airflow_provider_lancerefs.refstore.errors import NotFoundError
 from airflow_provider_lancerefs.spark.ordering import (
@@ -78,8 +83,9 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             lives = {
                 dataset: self._standing(hook, dataset, expected[dataset]) for dataset in expected
             }
+            options = self._storage_options(hook, lives)
         self._order(hook, lives, context)
-        self._submit(hook, lives, context)
+        self._submit(options, context)
         with failing_for_good():
             self._note(hook, lives, context)
 
@@ -126,11 +132,17 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         self.external_id_key = f"spark_job_id@{incarnation}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status@{incarnation}"
 
-    def _submit(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
+    def _storage_options(self, hook: LanceRefsHook, datasets: Iterable[str]) -> dict[str, str]:
+        """What reaches the datasets, keys included, where Spark can keep them to itself."""
+        options: dict[str, str] = {}
+        for dataset in datasets:
+            options |= hook.storage_options(dataset)
+        if self._get_hook()._should_track_driver_status:
+            check_driver_in_cluster(self._java_class, options)
+        return options
+
+    def _submit(self, secrets: Mapping[str, str], context: Context) -> None:
         """Submit and wait as the parent does; the file with the keys lives as long."""
-        secrets: dict[str, str] = {}
-        for dataset in lives:
-            secrets |= hook.storage_options(dataset)
         given = self.properties_file
         with properties_with(secrets, given) as file:
             self.properties_file = file

@@ -175,6 +175,42 @@ def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> 
         run.execute(task)
 
 
+@pytest.mark.parametrize(
+    ("of_job", "sentence"),
+    [
+        ({}, "runs no driver in Python: submit in client mode"),
+        (
+            {"java_class": "org.apache.spark.deploy.PythonRunner"},
+            "show aws_access_key_id, aws_secret_access_key in its driver's command line",
+        ),
+    ],
+    ids=["python", "keys"],
+)
+@pytest.mark.s3
+def test_what_a_standalone_cluster_cannot_drive_is_told(
+    connect: Connect, s3: S3Server, tmp_path: Path, of_job: dict[str, str], sentence: str
+) -> None:
+    """Nothing is submitted: spark-submit refuses a script, and keys would be seen by everybody."""
+    root = f"s3://{BUCKET}/{tmp_path.name}"
+    place = orders(Place(f"{root}/orders", s3.storage_options()))
+    place.store().create_branch("run")
+    extra = {"deploy-mode": "cluster"}
+    run = Run()
+    task = LanceSparkSubmitOperator(
+        task_id="write",
+        application=str(JOB),
+        branch="run",
+        conn_id=connect(conn_type="spark", host="spark://127.0.0.1:1", extra=extra),
+        dataset="orders",
+        lancerefs_conn_id=s3_connection(connect, s3, root),
+        dag=run.dag,
+        **of_job,
+    )
+    with pytest.raises(AirflowFailException, match=sentence) as caught:
+        run.execute(task)
+    assert s3.secret_key not in str(caught.value)
+
+
 def test_a_branch_that_no_task_upstream_made_needs_a_dataset() -> None:
     """The sentence says what to give."""
     run = Run()
