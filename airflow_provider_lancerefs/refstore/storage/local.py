@@ -127,7 +127,7 @@ class LocalStorage:
             return (self._root / path).open("rb")
 
     def upload(self, path: str, stream: BinaryIO) -> None:
-        with _translated(path), self._scratch() as scratch:
+        with _translated(path, missing_is_failure=True), self._scratch() as scratch:
             with scratch.open("wb") as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
             self._place(scratch, path, os.replace)
@@ -177,9 +177,11 @@ class LocalStorage:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 move(scratch, target)
-            except FileNotFoundError:
-                if attempt == 99:
-                    raise
+            except FileNotFoundError as error:
+                if attempt == 99 or not scratch.exists():
+                    raise StorageError(
+                        f"{path} was removed while it was being written: try again.", ref=path
+                    ) from error
             else:
                 return
 
