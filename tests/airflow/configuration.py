@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,8 @@ class Configuration:
             **inherited,
             **options,
             "AIRFLOW_HOME": str(self.home),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(REPOSITORY),
             "PYTHONUNBUFFERED": "1",
             **self.environment,

@@ -60,6 +60,25 @@ def command_line(pid: int) -> str:
     return ""
 
 
+def environment(pid: int) -> str:
+    """A process's environment; nothing of one that is gone, or somebody else's."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    return ""
+
+
+def family(*marks: str) -> list[Process]:
+    """The processes whose command line holds all of some marks, and all that descend from them."""
+    everyone = all_processes()
+    found = [one for one in everyone if all(mark in command_line(one.pid) for mark in marks)]
+    while True:
+        pids = {one.pid for one in found}
+        more = [one for one in everyone if one.parent in pids and one.pid not in pids]
+        if not more:
+            return found
+        found += more
+
+
 def send(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)

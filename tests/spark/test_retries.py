@@ -86,6 +86,7 @@ class TestTasks:
         assert [1, 2, 3] == orders.branch("run").values()
 
 
+@pytest.mark.slow
 class TestDrivers:
     """A driver is killed with all its processes, and the job is run again with the same order."""
 
