@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tests.bench import publish, refs, sensors
+from tests.bench import publish, refs, sensors, spark
 
 REPORTS = Path(__file__).parents[2] / "docs" / "benchmarks"
 
@@ -19,7 +19,12 @@ class Part(Protocol):
     def __call__(self, folder: Path, *, quick: bool) -> list[str]: ...
 
 
-PARTS: dict[str, Part] = {"refs": refs.run, "publish": publish.run, "sensors": sensors.run}
+PARTS: dict[str, Part] = {
+    "refs": refs.run,
+    "publish": publish.run,
+    "sensors": sensors.run,
+    "spark": spark.run,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,12 @@ from tests.bench.measuring import Measurement, Sample
 from tests.bench.plotting import apart
 from tests.bench.publish_results import Result, Results, Size, Way, Where, bars
 from tests.bench.sensors_results import rate
+from tests.bench.spark_results import Result as SparkResult
+from tests.bench.spark_results import Results as SparkResults
+from tests.bench.spark_results import bars as spark_bars
+from tests.bench.spark_rows import Table as SparkTable
+from tests.bench.spark_ways import Task as SparkTask
+from tests.bench.spark_ways import Way as SparkWay
 from tests.services.proxy import Request
 
 REPOSITORY = Path(__file__).parents[2]
@@ -103,6 +109,26 @@ def test_quick_run_of_sensors_keeps_the_bars_on_requests(tmp_path: Path) -> None
     assert (tmp_path / "sensors.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_quick_run_of_spark_measures_every_task(tmp_path: Path) -> None:
+    """Whatever is read is what was written, by each way; a page, numbers and a plot tell of it."""
+    done = bench("spark", "--quick", "--out", str(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "spark.json").read_text())
+    measured = {(one["way"], one["task"], one["table"]) for one in report["results"]}
+    for way in (SparkWay.OURS, SparkWay.PARQUET, SparkWay.PYLANCE):
+        for table in SparkTable:
+            tasks = {task for of, task, on in measured if (of, on) == (way, table)}
+            assert {SparkTask.WRITE, SparkTask.READ, SparkTask.COLUMNS, SparkTask.FILTER} <= tasks
+    assert all(one["bytes"] > 10**7 for one in report["memory"])
+    page = (tmp_path / "spark.md").read_text()
+    assert "The connector could not be measured (a quick run leaves it out)" in page
+    assert "### Read two columns" in page
+    assert (tmp_path / "spark.png").read_bytes().startswith(PNG)
+
+
 ONE, MANY, WIDE = Size(1, 1, 10**7), Size(1, 1_000, 10**7), Size(8, 1_000, 10**7)
 
 
@@ -154,6 +180,46 @@ def test_bars_of_publish_that_are_missed(
 
     assert len(lines) == len(missed), lines
     assert all(part in line for part, line in zip(missed, lines, strict=True))
+
+
+def timed(written: dict[SparkWay, float], read: dict[SparkWay, float]) -> SparkResults:
+    """What a run in two partitions would have found: seconds to write, and for each way to read."""
+    reads = (SparkTask.READ, SparkTask.COLUMNS, SparkTask.FILTER)
+    took = [(way, SparkTask.WRITE, one) for way, one in written.items()]
+    took += [(way, task, one) for way, one in read.items() for task in reads]
+    return SparkResults(
+        [SparkResult(way, task, SparkTable.VECTORS, 2, 10, (one,)) for way, task, one in took]
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "missed"),
+    [
+        ((1.0, 1.0, 1.1), (1.0, 1.0), []),
+        ((1.0, 1.1, 0.9), (1.0, 1.0), ["write, 2 partitions: times as fast as Parquet"]),
+        ((1.0, 0.9, 1.1), (1.0, 1.0), ["write, 2 partitions: times as fast as connector"]),
+        ((1.0, 1.0, 1.0), (1.2, 1.0), ["read two columns", "read few rows"]),
+        ((1.0, 1.0, 1.0), (1.4, 1.0), ["read all", "read two columns", "read few rows"]),
+    ],
+    ids=["kept", "slower than Parquet", "than the connector", "selective reads", "full reads"],
+)
+def test_bars_of_spark(
+    written: tuple[float, ...], read: tuple[float, ...], missed: list[str]
+) -> None:
+    """Writes are held against the faster of the others, reads against the connector."""
+    ways = (SparkWay.OURS, SparkWay.CONNECTOR, SparkWay.PARQUET)
+    found = timed(dict(zip(ways, written, strict=True)), dict(zip(ways[:2], read, strict=True)))
+    lines = [str(bar) for bar in spark_bars(found) if not bar.kept]
+
+    assert len(lines) == len(missed), lines
+    assert all(part in line for part, line in zip(missed, lines, strict=True))
+
+
+def test_bars_of_spark_without_the_connector() -> None:
+    """Only what can be compared is judged."""
+    found = timed({SparkWay.OURS: 1.0, SparkWay.PARQUET: 2.0}, {SparkWay.OURS: 1.0})
+
+    assert ["2.00"] == [bar.found for bar in spark_bars(found)]
 
 
 def test_the_rate_of_requests_is_told_by_their_distance() -> None:
