@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from tests.bench import spark_report
 from tests.bench.report import versions
@@ -16,6 +18,7 @@ from tests.bench.spark_rows import Table, make_pool
 from tests.bench.spark_stage import (
     CONNECTOR,
     CONNECTOR_PYSPARK,
+    EndedError,
     NoConnectorError,
     Setup,
     Worker,
@@ -31,6 +34,9 @@ WARM_ROWS = 10**5
 PARTITIONS, QUICK_PARTITIONS = (1, 2, 8), (2,)
 ROUNDS = {Table.SCALARS: 3, Table.VECTORS: 1}
 QUICK_ROUNDS = dict.fromkeys(Table, 1)
+_WRITES = (Task.WRITE, Task.NOT_WEIGHED)
+
+_T = TypeVar("_T")
 
 
 def run(folder: Path, *, quick: bool) -> list[str]:
@@ -51,7 +57,7 @@ def run(folder: Path, *, quick: bool) -> list[str]:
             else _Bench(Path(scratch), ROWS, WARM_ROWS, ROUNDS)
         )
         found = [*bench.measure(setups, QUICK_PARTITIONS if quick else PARTITIONS)]
-    results = Results(found, bench.memory, used, missing)
+    results = Results(found, bench.memory, used, missing or "; ".join(dict.fromkeys(bench.lost)))
     judged = [] if quick else bars(results)
     spark_report.write(folder, results, judged)
     return [str(bar) for bar in judged if not bar.kept]
@@ -62,6 +68,14 @@ class _Case:
     table: Table
     partitions: int
     rows: int
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What each task took, and the most memory."""
+
+    seconds: Mapping[Task, float]
+    memory: int
 
 
 class _Bench:
@@ -77,6 +91,8 @@ class _Bench:
         self._pool = str(scratch / "pool.parquet")
         make_pool(self._pool)
         self.memory: list[Memory] = []
+        self.lost: list[str] = []
+        self._folders = 0
 
     def measure(self, setups: Sequence[Setup], partitions: Sequence[int]) -> Iterator[Result]:
         yield from self._measure([Setup(Way.PYLANCE)], 0)
@@ -85,58 +101,82 @@ class _Bench:
 
     def _measure(self, setups: Sequence[Setup], partitions: int) -> Iterator[Result]:
         with ExitStack() as stack:
-            workers = [stack.enter_context(Worker(one, self._scratch)) for one in setups]
-            for worker in workers:
-                worker.wait()
+            started = [stack.enter_context(Worker(one, self._scratch)) for one in setups]
+            workers = [one for one in started if self._tried(one, partitions, one.wait)]
             for table in Table:
-                for worker in workers if self._warm_rows else ():
-                    self._round(worker, _Case(table, partitions, self._warm_rows))
+                warm = _Case(table, partitions, self._warm_rows)
                 case = _Case(table, partitions, self._rows)
-                for result in self._side_by_side(workers, case, self._rounds[table]):
+                if warm.rows:
+                    self._take_turns(workers, warm, 1)
+                taken = self._take_turns(workers, case, self._rounds[table])
+                for result in self._results(taken, case):
                     print(result, file=sys.stderr, flush=True)
                     yield result
 
-    def _side_by_side(
-        self, workers: Sequence[Worker], case: _Case, rounds: int
-    ) -> Iterator[Result]:
+    def _take_turns(
+        self, workers: list[Worker], case: _Case, rounds: int
+    ) -> dict[Way, list[_Round]]:
         """All ways in turn, so that whatever else the machine does is not one way's alone."""
-        taken: dict[tuple[Way, Task], list[float]] = {}
-        most: dict[Way, int] = {}
+        taken: dict[Way, list[_Round]] = {}
         for _ in range(rounds):
-            for worker in workers:
-                seconds, memory = self._round(worker, case)
-                most[worker.way] = max(most.get(worker.way, 0), memory)
-                for task, took in seconds.items():
-                    taken.setdefault((worker.way, task), []).append(took)
-        self.memory += [Memory(way, case.table, case.partitions, one) for way, one in most.items()]
-        for (way, task), all_seconds in taken.items():
-            yield Result(way, task, case.table, case.partitions, case.rows, tuple(all_seconds))
+            for worker in tuple(workers):
+                done = self._tried(worker, case.partitions, partial(self._round, worker, case))
+                if done is None:
+                    workers.remove(worker)
+                else:
+                    taken.setdefault(worker.way, []).append(done)
+        return taken
 
-    def _round(self, worker: Worker, case: _Case) -> tuple[dict[Task, float], int]:
+    def _tried(self, worker: Worker, partitions: int, work: Callable[[], _T]) -> _T | None:
+        """What work with a worker gives; None where it is the connector's, and ended by itself."""
+        try:
+            return work()
+        except EndedError as error:
+            if worker.way is not Way.CONNECTOR:
+                raise
+            print(error, file=sys.stderr, flush=True)
+            self.lost.append(f"its process ended by itself with {partitions} partitions")
+            remove(str(self._scratch / f"table-{self._folders}"))
+            return None
+
+    def _results(self, taken: Mapping[Way, Sequence[_Round]], case: _Case) -> Iterator[Result]:
+        for way, rounds in taken.items():
+            most = max(one.memory for one in rounds)
+            self.memory.append(Memory(way, case.table, case.partitions, most))
+            for task in rounds[0].seconds:
+                seconds = tuple(one.seconds[task] for one in rounds)
+                yield Result(way, task, case.table, case.partitions, case.rows, seconds)
+
+    def _round(self, worker: Worker, case: _Case) -> _Round:
         """Every task once, on a table of its own; what each took, and the most memory."""
-        seconds, most = {}, 0
-        writes = {Task.WRITE, Task.NOT_WEIGHED}
+        seconds: dict[Task, float] = {}
+        most, uri = 0, ""
         for task in _tasks(worker.way, case.table):
-            if task in writes:
-                remove(str(self._scratch / "t"))
-                uri = build(self._scratch, worker.way, case.table)
-            else:
-                uri = str(self._scratch / "t")
-            start = case.rows // 2
-            order = {
-                "task": task,
-                "table": case.table,
-                "pool": self._pool,
-                "rows": case.rows,
-                "partitions": case.partitions,
-                "uri": uri,
-                "range": [start, start + _filtered(case.rows)],
-            }
-            reply, memory = worker.ask(order)
+            if task in _WRITES:
+                remove(uri)
+                uri = build(self._new_folder(), worker.way, case.table)
+            reply, memory = worker.ask(self._order(task, case, uri))
             _check(worker.way, task, case.rows, reply["found"])
             seconds[task], most = reply["seconds"], max(most, memory)
-        remove(str(self._scratch / "t"))
-        return seconds, most
+        remove(uri)
+        return _Round(seconds, most)
+
+    def _new_folder(self) -> Path:
+        """One that no library has seen, and may remember something of."""
+        self._folders += 1
+        return self._scratch / f"table-{self._folders}"
+
+    def _order(self, task: Task, case: _Case, uri: str) -> dict[str, object]:
+        start = case.rows // 2
+        return {
+            "task": task,
+            "table": case.table,
+            "pool": self._pool,
+            "rows": case.rows,
+            "partitions": case.partitions,
+            "uri": uri,
+            "range": [start, start + _filtered(case.rows)],
+        }
 
 
 def _filtered(rows: int) -> int:

@@ -64,7 +64,8 @@ def _memory(results: Results, table: Table) -> Shown:
     rows = []
     for way in results.ways:
         among = [0] * len(results.partitions) if way is Way.PYLANCE else results.partitions
-        rows.append([way, *(f"{found[way, table, one] / 1e6:,.0f} MB" for one in among)])
+        held = [found.get((way, table, one)) for one in among]
+        rows.append([way, *(f"{one / 1e6:,.0f} MB" if one else "" for one in held)])
     return Shown("Most memory", _header(results), rows)
 
 
@@ -99,8 +100,8 @@ def _page(results: Results, sections: dict[str, list[Shown]], judged: Shown) -> 
 
 def _unjudged(results: Results) -> str:
     return (
-        f" The connector could not be measured ({results.missing}), so what is measured by it is "
-        "not judged."
+        f" Where the connector could not be measured ({results.missing}), nothing is held against "
+        "it."
         if results.missing
         else ""
     )
@@ -116,7 +117,7 @@ def _method(results: Results) -> list[str]:
         "`write_dataset` and `scanner` in one process, without partitions. "
         + (
             f"The JVM connector is not here: {results.missing}."
-            if results.missing
+            if Way.CONNECTOR not in results.ways
             else f"**{Way.CONNECTOR}**: `{CONNECTOR}`, the newest that could be had from Maven "
             f"Central. It runs in pyspark {CONNECTOR_PYSPARK}, for there is none for newer ones, "
             'by `format("lance")` with its usual settings, on the main of a table that was made '

@@ -43,6 +43,10 @@ class NoConnectorError(RuntimeError):
     """The connector cannot be had on this machine."""
 
 
+class EndedError(RuntimeError):
+    """A way's process is no more."""
+
+
 def connector() -> Setup:
     """The connector in the newest Spark that it is made for, whose Python is made if missing.
 
@@ -103,7 +107,7 @@ class Worker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        children = psutil.Process(self._process.pid).children(recursive=True)
+        family = _family(self._process.pid)
         self._process.stdin.close()  # type: ignore[union-attr]
         try:
             self._process.wait(60)
@@ -111,12 +115,12 @@ class Worker:
             self._process.kill()
             self._process.wait(20)
             self._process.stdout.close()  # type: ignore[union-attr]
-        for one in psutil.wait_procs(children, timeout=20)[1]:
+        for one in psutil.wait_procs(family, timeout=20)[1]:
             one.kill()
 
-    def wait(self) -> None:
-        """Until Spark is there."""
-        self._reply()
+    def wait(self) -> bool:
+        """Until Spark is there, which is then true."""
+        return self._reply() == {}
 
     def ask(self, order: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
         """What one task took and found, and the most memory of all processes meanwhile."""
@@ -134,8 +138,8 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            ended = f"{self.way} ended with {self._process.wait(20)}"
-            raise RuntimeError(f"{ended}:\n{self._log.read_text()[-4000:]}")
+            ended = f"The process of {self.way} ended with {self._process.wait(20)}"
+            raise EndedError(f"{ended}:\n{self._log.read_text()[-4000:]}")
         reply: dict[str, Any] = json.loads(line)
         return reply
 
@@ -153,11 +157,19 @@ def _environment(python: str) -> dict[str, str]:
     }
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 class _Gauge:
     """Looks again and again at what a process and all below it hold in memory."""
 
     def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
+        self._pid = pid
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.most = 0
@@ -178,7 +190,7 @@ class _Gauge:
 
     def _now(self) -> int:
         total = 0
-        for one in (self._root, *self._root.children(recursive=True)):
+        for one in _family(self._pid):
             try:
                 total += one.memory_full_info().pss
             except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
@@ -188,6 +200,7 @@ class _Gauge:
 
 def build(folder: Path, way: Way, table: Table) -> str:
     """A place to write to: for Lance an empty table, with a branch where a branch is written."""
+    folder.mkdir()
     uri = str(folder / "t")
     if way is not Way.PARQUET:
         lance.write_dataset(schema(table).empty_table(), uri)
@@ -197,4 +210,5 @@ def build(folder: Path, way: Way, table: Table) -> str:
 
 
 def remove(uri: str) -> None:
-    shutil.rmtree(uri, ignore_errors=True)
+    if uri:
+        shutil.rmtree(uri, ignore_errors=True)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_provider_lancerefs.spark import LanceRun
+
 BRANCH = "bench"
 NAME = "t"
 _NOT_WEIGHED = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
@@ -60,7 +62,7 @@ class Doer(Protocol):
 class Files(Protocol):
     """How one way reads and writes with Spark."""
 
-    def write(self, df: DataFrame, uri: str) -> object: ...
+    def write(self, df: DataFrame, uri: str) -> None: ...
     def read(self, uri: str, columns: tuple[str, ...] | None = None) -> DataFrame: ...
 
 
@@ -70,13 +72,13 @@ class Ours:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def write(self, df: DataFrame, uri: str) -> object:
-        return self._run(uri).write(df, NAME)
+    def write(self, df: DataFrame, uri: str) -> None:
+        self._run(uri).write(df, NAME)
 
     def read(self, uri: str, columns: tuple[str, ...] | None = None) -> DataFrame:
         return self._run(uri).read(NAME, columns)
 
-    def _run(self, uri: str) -> Any:
+    def _run(self, uri: str) -> LanceRun:
         from airflow_provider_lancerefs.spark import LanceRun
 
         return LanceRun.open({NAME: uri}, BRANCH, spark=self._spark)
@@ -89,8 +91,8 @@ class OfFormat:
         self._spark = spark
         self._name = name
 
-    def write(self, df: DataFrame, uri: str) -> object:
-        return df.write.format(self._name).mode("append").save(uri)
+    def write(self, df: DataFrame, uri: str) -> None:
+        df.write.format(self._name).mode("append").save(uri)
 
     def read(self, uri: str, columns: tuple[str, ...] | None = None) -> DataFrame:
         there = self._spark.read.format(self._name).load(uri)

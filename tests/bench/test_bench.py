@@ -124,7 +124,7 @@ def test_quick_run_of_spark_measures_every_task(tmp_path: Path) -> None:
             assert {SparkTask.WRITE, SparkTask.READ, SparkTask.COLUMNS, SparkTask.FILTER} <= tasks
     assert all(one["bytes"] > 10**7 for one in report["memory"])
     page = (tmp_path / "spark.md").read_text()
-    assert "The connector could not be measured (a quick run leaves it out)" in page
+    assert "The JVM connector is not here: a quick run leaves it out" in page
     assert "### Read two columns" in page
     assert (tmp_path / "spark.png").read_bytes().startswith(PNG)
 
