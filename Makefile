@@ -18,6 +18,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RUN := $(VENV)/bin/python -m
 BARE := .venv-bare
+CONNECTOR := .venv-connector
 PROTOC := .venv-protos
 PINS := .venv-pins
 PROTO_DIR := airflow_provider_lancerefs/refstore/_proto
@@ -65,6 +66,17 @@ test-bare: $(READY)  ## the wheel alone in a new environment, without Airflow or
 	$(BARE)/bin/python -m pip install -q -c constraints.txt pip
 	$(BARE)/bin/python -m pip install -q -c constraints.txt build/wheel/*.whl
 	$(BARE)/bin/python -I tests/architecture/bare_install.py
+
+$(CONNECTOR)/.ready: pyproject.toml constraints.txt | $(READY)
+	$(RUN) venv --clear $(CONNECTOR)
+	grep -v '^pyspark' constraints.txt > $(CONNECTOR)/constraints.txt
+	$(CONNECTOR)/bin/python -m pip install -q -c $(CONNECTOR)/constraints.txt pip setuptools
+	$(CONNECTOR)/bin/python -m pip install -q -c $(CONNECTOR)/constraints.txt --group connector
+	@touch $@
+
+.PHONY: connector
+connector: $(CONNECTOR)/.ready  ## what goes through the JVM connector, on Spark 3.5, with the jar that Spark fetches
+	$(CONNECTOR)/bin/python -m pytest tests/connector $(ARGS)
 
 .PHONY: bench
 bench: $(READY)  ## the benchmark report

@@ -25,7 +25,7 @@ from airflow_provider_lancerefs.spark.writing import Write, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
     from airflow_provider_lancerefs.spark.options import Storages
@@ -35,6 +35,7 @@ __all__ = ["ConnectorEngine"]
 _FORMAT = "lance"
 _CATALOG = "org.lance.spark.LanceNamespaceSparkCatalog"
 _PACKAGE = "org.lance:lance-spark-3.5_2.12:0.4.0"
+_NO_ROWS = "fragments cannot be null or empty"
 _NO_JAR = "DATA_SOURCE_NOT_FOUND"
 _OLD_JAR = re.compile("CatalogNotFoundException|Cannot find catalog plugin class")
 _UNREADABLE = re.compile(r"\[UNSUPPORTED_ARROWTYPE\] (.+?)\.?$", re.MULTILINE)
@@ -81,7 +82,7 @@ class ConnectorEngine:
         stage = staging.stage_for(write)
         writer = df.write.format(_FORMAT).mode("append").options(**self._access(one))
         with _told(f"write to {one.branch} of {one.uri}"):
-            writer.option("file_format_version", write.file_version).save(stage)
+            _save(writer.option("file_format_version", write.file_version), stage)
         return staging.carry_over(write, stage)
 
     def _access(self, one: BranchOf) -> Mapping[str, str]:
@@ -104,6 +105,15 @@ class ConnectorEngine:
                     "The engine 'connector' needs the Lance connector's jar on the class path: "
                     f"submit the job with packages='{_PACKAGE}', or the one for your Spark."
                 ) from None
+
+
+def _save(writer: DataFrameWriter, stage: str) -> None:
+    """Save; the connector refuses to commit no rows at all, but the stage is empty as it is."""
+    try:
+        writer.save(stage)
+    except Exception as error:
+        if _NO_ROWS not in str(error):
+            raise
 
 
 def _check_read(frame: StructType, table: pa.Schema, chosen: Sequence[str], version: str) -> None:

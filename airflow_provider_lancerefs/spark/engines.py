@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_provider_lancerefs.refstore import RefStore, Revision
+from airflow_provider_lancerefs.refstore import InvalidInputError, RefStore, Revision
 from airflow_provider_lancerefs.spark.options import Storages
 from airflow_provider_lancerefs.spark.ordering import CONNECTOR, BranchOf
 
@@ -47,8 +47,13 @@ class SourceEngine:
     """Our own data source, which needs a Spark that has data sources in Python."""
 
     def __init__(self, spark: SparkSession, storages: Storages) -> None:
-        from airflow_provider_lancerefs.spark.source import FORMAT, register
-
+        try:
+            from airflow_provider_lancerefs.spark.source import FORMAT, register
+        except ModuleNotFoundError as error:
+            raise InvalidInputError(
+                "This Spark is too old for data sources in Python: use Spark 4.2, or the engine "
+                f"{CONNECTOR!r}."
+            ) from error
         self._spark, self._storages, self._format = spark, storages, FORMAT
         register(spark, {uri: options for uri, options in storages.items() if uri})
 
