@@ -24,6 +24,8 @@ PINS := .venv-pins
 PROTO_DIR := airflow_provider_lancerefs/refstore/_proto
 PROTO_OUT ?= .
 ARGS ?=
+AIRFLOW ?= 3.1.8
+OLDER := .venv-airflow-$(AIRFLOW)
 EXTRAS := airflow-spark,aws,openlineage,s3,spark
 
 .PHONY: help
@@ -45,6 +47,21 @@ $(READY): pyproject.toml constraints.txt
 .PHONY: test
 test: $(READY)  ## everything that needs no more than this machine
 	$(RUN) pytest -n 2 $(ARGS)
+
+# Of an older Airflow nothing is newer than what is pinned, and much is older.
+$(OLDER)/.ready: pyproject.toml constraints.txt | $(READY)
+	$(RUN) venv --clear $(OLDER)
+	sed -E '/^apache-airflow(-core|-task-sdk)?==/d; s/==/<=/' constraints.txt > $(OLDER)/constraints.txt
+	$(OLDER)/bin/python -m pip install -q -c constraints.txt pip
+	$(OLDER)/bin/python -m pip install -q -c $(OLDER)/constraints.txt \
+		--group build --group test 'apache-airflow==$(AIRFLOW)'
+	$(OLDER)/bin/python -m pip install -q -c $(OLDER)/constraints.txt \
+		--no-build-isolation -e '.[airflow-spark,aws,openlineage,s3]' 'apache-airflow==$(AIRFLOW)'
+	@touch $@
+
+.PHONY: test-airflow
+test-airflow: $(OLDER)/.ready  ## the provider on an older Airflow: AIRFLOW=3.1.8
+	$(OLDER)/bin/python -m pytest -n 2 -W default -m 'airflow and not spark' tests/airflow $(ARGS)
 
 .PHONY: check
 check: $(READY)  ## ruff, format, mypy, codespell

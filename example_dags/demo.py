@@ -1,17 +1,19 @@
 """`make demo`: write, audit, publish, three times over; what readers see is shown after each.
 
-Everything happens in a folder that is made anew, with Airflow's embedded defaults.
+Spark does the writing, on this machine. Everything happens in a folder that is made anew, with
+Airflow's embedded defaults.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,11 @@ from airflow_provider_lancerefs.refstore import RefStore
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parent / "build" / "demo"
 DAG_ID = "example_lance_write_audit_publish"
+TASK_STARTS = re.compile(r"\[DAG TEST\] starting task_id=(\S+)")
+REASON = re.compile(r"ValueError: (.+)")
+WIDTH = 80
+INDENT = 13
+BELOW = "\n" + " " * INDENT
 
 
 @dataclass(frozen=True)
@@ -47,50 +54,100 @@ RUNS = (
 
 
 def main() -> int:
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        sys.exit("Spark needs Java 17 or newer: put java on the PATH, or set JAVA_HOME.")
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
     say("Airflow makes its database ...")
-    airflow("migrate", "db", "migrate")
-    surprises = 0
-    for number, run in enumerate(RUNS, 1):
-        print()
-        say(f"{number}. {run.title} ...")
-        began = time.monotonic()
-        done = airflow(f"run-{number}", "dags", "test", DAG_ID, "--conf", json.dumps(run.asked))
-        surprises += done != run.ends_well
-        print(f"   the run {'succeeded' if done else 'failed'} in {time.monotonic() - began:.0f} s")
-        show()
-    print(f"\nThe table, the logs and Airflow's own files are in {HOME.relative_to(Path.cwd())}.")
-    return surprises
+    log = HOME / "migrate.log"
+    if not airflow(log, "db", "migrate"):
+        sys.exit(f"It did not get there: see {shown(log)}.")
+    surprises = [run for number, run in enumerate(RUNS, 1) if attempt(number, run) != run.ends_well]
+    for run in surprises:
+        print(f"\nThis is not what was to be seen: {run.title}.")
+    print(f"\nThe table, the logs and Airflow's own files are in {shown(HOME)}.")
+    return len(surprises)
 
 
-def airflow(log: str, *words: str) -> bool:
+def attempt(number: int, run: Run) -> bool:
+    """Let the DAG run once, and show what came of it; whether it ended well."""
+    say(f"\n{number}. {run.title}\n   tasks     ", end="")
+    log, progress, began = HOME / f"run-{number}.log", Progress(), time.monotonic()
+    asked = json.dumps(run.asked)
+    done = airflow(log, "dags", "test", DAG_ID, "--conf", asked, hear=progress.hear)
+    print(f"\n   run       {'succeeded' if done else 'failed'} in {time.monotonic() - began:.0f} s")
+    if not done and progress.reason:
+        print(f"   because   {progress.reason}")
+    show()
+    print(f"   log       {shown(log)}, with all that Spark said")
+    return done
+
+
+def airflow(log: Path, *words: str, hear: Callable[[str], None] | None = None) -> bool:
     """Run Airflow's command, what it says going to a file; whether it ended well."""
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")},
         "AIRFLOW_HOME": str(HOME),
         "AIRFLOW__CORE__DAGS_FOLDER": str(HERE),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",  # spark-submit
+        "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    command = [sys.executable, "-m", "airflow", *words]
-    with (HOME / f"{log}.log").open("wb") as output:
-        return not subprocess.run(
-            command, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False
-        ).returncode
+    with (
+        log.open("w") as file,
+        subprocess.Popen(
+            [sys.executable, "-m", "airflow", *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
+        for line in process.stdout or ():
+            file.write(line)
+            if hear is not None:
+                hear(line)
+    return process.returncode == 0
+
+
+class Progress:
+    """Says which task runs, as Airflow's log has it, and keeps the first reason for a failure."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._column = INDENT
+
+    def hear(self, line: str) -> None:
+        if starts := TASK_STARTS.search(line):
+            self._say(f"{starts[1]} ")
+        elif reason := REASON.match(line):
+            self.reason = self.reason or reason[1]
+
+    def _say(self, word: str) -> None:
+        if self._column + len(word) > WIDTH:
+            say(BELOW, end="")
+            self._column = INDENT
+        say(word, end="")
+        self._column += len(word)
 
 
 def show() -> None:
     """What stands now: main, the branches and the tags."""
     store = RefStore.open(HOME / "lance" / "orders")
     newest = store.log()[0]
-    print(f"   main      {newest.rows:>4} orders, version {newest.version.number}")
-    print(f"   branches  {', '.join(store.branch_names()) or 'none'}")
     tags = [f"{tag.name} names {store.resolve(f'tag:{tag.name}')}" for tag in store.tags()]
-    print(f"   tags      {f'{os.linesep}             '.join(tags) or 'none'}")
+    print(f"   main      {newest.rows} orders, version {newest.version.number}")
+    print(f"   branches  {', '.join(store.branch_names()) or 'none'}")
+    print(f"   tags      {BELOW.join(tags) or 'none'}")
 
 
-def say(what: str) -> None:
-    print(what, flush=True)
+def shown(path: Path) -> Path:
+    return path.relative_to(HERE.parent)
+
+
+def say(what: str, end: str = "\n") -> None:
+    print(what, end=end, flush=True)
 
 
 if __name__ == "__main__":

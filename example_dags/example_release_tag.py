@@ -1,14 +1,17 @@
-"""Once a day the published table gets a name that stays: a release."""
+"""Once a day a sample is drawn from the table and gets a name that stays; main is as it was."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from airflow.sdk import DAG
-from orders import DATASET, DAY, seed_orders
+from orders import DATASET, DAY, audit_orders, seed_orders
 
-from airflow_provider_lancerefs.assets import lance_asset
-from airflow_provider_lancerefs.operators.tag import LanceTagOperator
+from airflow_provider_lancerefs.operators.spark import LanceSparkSubmitOperator
+from airflow_provider_lancerefs.runs import lance_run
+
+JOB = str(Path(__file__).parent / "jobs" / "draw_sample.py")
 
 with DAG(
     "example_lance_release_tag",
@@ -17,10 +20,9 @@ with DAG(
     catchup=False,
     tags=["example", "lance"],
 ):
-    seed_orders() >> LanceTagOperator(
-        task_id="release",
-        dataset=DATASET,
-        tag=f"daily-{DAY}",
-        revision="main",
-        outlets=[lance_asset(DATASET)],
-    )
+    with lance_run(DATASET, publish=False, tag=f"daily-{DAY}") as run:  # which keeps the branch
+        sample = LanceSparkSubmitOperator(
+            task_id="draw_sample", application=JOB, branch=run.branch, retries=2
+        )
+        sample >> audit_orders(run.uri)
+    seed_orders() >> run.setup

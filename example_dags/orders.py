@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from airflow.sdk import get_current_context, task
+from airflow.sdk import task
 
 from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
 
@@ -29,23 +28,7 @@ def seed_orders() -> None:
         import lance
 
         options = hook.storage_options(DATASET)
-        lance.write_dataset(
-            _orders("1970-01-01", 3), hook.dataset_uri(DATASET), storage_options=options
-        )
-
-
-@task(retries=2, retry_delay=timedelta(seconds=1))
-def write_orders(
-    uri: str, day: str, rows: int = 100, wrong: int = 0, dies_at_first: bool = False
-) -> int:
-    """Put a day's orders onto the run's branch; by their number, so that a retry doubles none."""
-    table = open_table(uri)
-    table.merge_insert("order").when_matched_update_all().when_not_matched_insert_all().execute(
-        _orders(day, int(rows), int(wrong))
-    )
-    if dies_at_first and get_current_context()["ti"].try_number == 1:
-        raise RuntimeError("the first try dies after it has written")
-    return table.count_rows()
+        lance.write_dataset(_first_orders(), hook.dataset_uri(DATASET), storage_options=options)
 
 
 @task
@@ -64,14 +47,13 @@ def open_table(uri: str) -> lance.LanceDataset:
     return lance.dataset(uri, storage_options=LanceRefsHook().storage_options(uri))
 
 
-def _orders(day: str, rows: int, wrong: int = 0) -> pa.Table:
+def _first_orders() -> pa.Table:
     import pyarrow as pa
 
-    numbers = range(rows)
     return pa.table(
         {
-            "order": [f"{day}/{number}" for number in numbers],
-            "day": [day] * rows,
-            "amount": [-1.0 if number < wrong else 10.0 + number for number in numbers],
+            "order": [f"1970-01-01/{number}" for number in range(3)],
+            "day": ["1970-01-01"] * 3,
+            "amount": [10.0, 11.0, 12.0],
         }
     )

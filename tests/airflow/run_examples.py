@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from airflow.dag_processing.dagbag import DagBag
+from tests.airflow.releases import DagBag
 
 FIRST = (
     "example_lance_run_branch",

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk.bases.operator import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lancerefs.failures import failing_for_good
+from airflow_provider_lancerefs.hooks.refs import LanceRefsHook
 from airflow_provider_lancerefs.operators.branch import (
     LanceCreateBranchOperator,
     LanceDeleteBranchOperator,
@@ -228,8 +229,9 @@ def test_a_bucket_that_is_not_there(connect: Connect, s3: S3Server) -> None:
 
 
 def _become_reader(connection: str) -> None:
-    """A user who may only read, once Airflow is imported, which takes files of root's."""
+    """A user who may only read, once all is imported, which takes files of root's."""
     os.environ["AIRFLOW_CONN_READER"] = connection
+    assert LanceRefsHook("reader").get_conn()
     as_nobody()
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.configuration import REPOSITORY
+from tests.airflow.releases import since
 from tests.tables import Place
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, since(3, 2, what="commands of providers")]
 
 
 def test_a_dataset_is_found_through_the_connection(tmp_path: Path) -> None:

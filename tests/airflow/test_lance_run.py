@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, AssetAlias, TaskGroup, task, task_group
-from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_lancerefs.operators.branch import LanceDeleteBranchOperator
 from airflow_provider_lancerefs.operators.publish import LancePublishBranchOperator
 from airflow_provider_lancerefs.refstore.errors import InvalidInputError
 from airflow_provider_lancerefs.runs import LanceRunScope, lance_run
+from tests.airflow.releases import DagSerialization
 
 pytestmark = pytest.mark.airflow
 
@@ -394,7 +394,7 @@ PARSE = """
 import socket, sys
 def refuse(*arguments):
     raise AssertionError(f"a DAG file tried to reach {arguments[-1]}")
-from airflow.dag_processing.dagbag import DagBag
+from tests.airflow.releases import DagBag
 socket.socket.connect = socket.socket.connect_ex = refuse
 bag = DagBag(sys.argv[1], load_op_links=False)
 assert not bag.import_errors, bag.import_errors

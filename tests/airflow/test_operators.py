@@ -12,9 +12,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.bases.operator import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_lancerefs.assets import asset_uri, convert_asset_to_openlineage, lance_asset
 from airflow_provider_lancerefs.operators.branch import (

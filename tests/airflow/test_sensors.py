@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, BaseSensorOperator
-from airflow.sdk.exceptions import (
+from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     TaskDeferred,
 )
+from airflow.sdk import DAG, BaseSensorOperator
 
 from airflow_provider_lancerefs.refstore import StorageError
 from airflow_provider_lancerefs.sensors.refs import LanceBranchSensor, LanceTagSensor

@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.airflow.releases import since
 from tests.bench.sensors_stage import CONN_ID, Triggerer
 from tests.tables import Place
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.slow,
+    since(3, 3, what="store of a watcher's state"),
+]
 
 
 def test_a_watcher_takes_up_where_it_was_in_a_triggerer(tmp_path: Path, local_place: Place) -> None:
