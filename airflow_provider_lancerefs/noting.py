@@ -17,6 +17,7 @@ __all__ = [
     "made_upstream",
     "map_index_of",
     "published_upstream",
+    "returned_by",
     "writer_name",
 ]
 
@@ -50,8 +51,11 @@ def writer_name(task_id: str, map_index: int) -> str:
     return task_id if map_index < 0 else f"{task_id}[{map_index}]"
 
 
-def first(pulled: Any) -> Any:
-    """What one task instance pushed; pulled by its map index it may come in a list."""
+def returned_by(context: Context, task_id: str, per_map_index: bool) -> Any:
+    """What a task returned; of one in a mapped group, the instance of this one's index."""
+    instance: Any = context["ti"]
+    index = map_index_of(context) if per_map_index else -1
+    pulled = instance.xcom_pull(task_ids=task_id, map_indexes=index)
     return pulled[0] if isinstance(pulled, list) and pulled else pulled
 
 
@@ -73,17 +77,11 @@ def published_upstream(context: Context, branch: str, dataset: str) -> Mapping[s
 
 def _said_upstream(context: Context, branch: str) -> Iterator[Mapping[str, Any]]:
     """What the tasks right above this one returned of a branch."""
-    instance: Any = context["ti"]
     for task in context["task"].upstream_list:
-        pulled = instance.xcom_pull(task_ids=task.task_id, map_indexes=_index_of(task, context))
-        said = first(pulled)
+        in_mapped_group = task.get_closest_mapped_task_group() is not None
+        said = returned_by(context, task.task_id, in_mapped_group)
         if isinstance(said, Mapping) and said.get("branch") == branch:
             yield said
-
-
-def _index_of(task: Any, context: Context) -> int:
-    """The instance of another task that belongs to this one: in a mapped group, of its index."""
-    return map_index_of(context) if task.get_closest_mapped_task_group() is not None else -1
 
 
 def made_by(metadata: Mapping[str, str]) -> tuple[str, str] | None:

@@ -63,10 +63,8 @@ class BranchOfTask:
             raise self._gone(store, branch)
 
     def _made(self, context: Context) -> Mapping[str, Any]:
-        """What the setup returned; for a mapped group, the one of the same index."""
-        instance: Any = context["ti"]
-        index = noting.map_index_of(context) if self.per_map_index else -1
-        made = noting.first(instance.xcom_pull(task_ids=self.created_by, map_indexes=index))
+        """What the setup returned."""
+        made = noting.returned_by(context, self.created_by, self.per_map_index)
         if not isinstance(made, Mapping):
             raise AirflowFailException(
                 f"No branch was made for this run: clear the task {self.created_by!r}, with what "
