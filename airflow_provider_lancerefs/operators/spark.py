@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LanceSparkSubmitOperator"]
 
+_DEPLOY_MODE = "spark.submit.deployMode"
 _HERE = "local[*]"
 
 
@@ -137,8 +138,14 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         options: dict[str, str] = {}
         for dataset in datasets:
             options |= hook.storage_options(dataset)
-        if self._get_hook()._should_track_driver_status:
+        hook_of_spark = self._get_hook()
+        if hook_of_spark._should_track_driver_status:
             check_driver_in_cluster(self._java_class, options)
+        elif _is_standalone(hook_of_spark) and (self.conf or {}).get(_DEPLOY_MODE) == "cluster":
+            raise AirflowFailException(
+                f"Nobody would wait for a driver of which {_DEPLOY_MODE} alone says that it is in "
+                "the cluster: say so by deploy_mode='cluster', or in the Spark connection."
+            )
         return options
 
     def _submit(self, secrets: Mapping[str, str], context: Context) -> None:
@@ -152,12 +159,18 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
                 self.properties_file = given
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The parent's; but where its connection is not defined Spark runs here, not on YARN."""
+        """The parent's; but where its connection is not defined Spark runs here, not on YARN.
+
+        On a standalone cluster the deploy mode is said, lest `spark-submit` reads it in a file and
+        is at its end when the driver is not.
+        """
         hook: SparkSubmitHook = super()._get_hook()
         try:
             LanceRefsHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             hook._connection["master"] = _HERE
+        if _is_standalone(hook):
+            hook._connection["deploy_mode"] = hook._connection["deploy_mode"] or "client"
         return hook
 
     def _note(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
@@ -170,6 +183,10 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             f"The branch {self.branch!r} of {dataset} is gone: clear the setup task that creates "
             "it, with what is downstream."
         )
+
+
+def _is_standalone(hook: SparkSubmitHook) -> bool:
+    return str(hook._connection["master"]).startswith("spark://")
 
 
 def _named(datasets: Iterable[str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -176,25 +177,36 @@ def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> 
 
 
 @pytest.mark.parametrize(
-    ("of_job", "sentence"),
+    ("mode", "of_job", "sentence"),
     [
-        ({}, "runs no driver in Python: submit in client mode"),
+        ("cluster", {}, "runs no driver in Python: submit in client mode"),
         (
+            "cluster",
             {"java_class": "org.apache.spark.deploy.PythonRunner"},
             "show aws_access_key_id, aws_secret_access_key in its driver's command line",
         ),
+        (
+            None,
+            {"conf": {"spark.submit.deployMode": "cluster"}},
+            "Nobody would wait for a driver of which spark.submit.deployMode alone",
+        ),
     ],
-    ids=["python", "keys"],
+    ids=["python", "keys", "conf"],
 )
 @pytest.mark.s3
 def test_what_a_standalone_cluster_cannot_drive_is_told(
-    connect: Connect, s3: S3Server, tmp_path: Path, of_job: dict[str, str], sentence: str
+    connect: Connect,
+    s3: S3Server,
+    tmp_path: Path,
+    mode: str | None,
+    of_job: dict[str, Any],
+    sentence: str,
 ) -> None:
     """Nothing is submitted: spark-submit refuses a script, and keys would be seen by everybody."""
     root = f"s3://{BUCKET}/{tmp_path.name}"
     place = orders(Place(f"{root}/orders", s3.storage_options()))
     place.store().create_branch("run")
-    extra = {"deploy-mode": "cluster"}
+    extra = {"deploy-mode": mode}
     run = Run()
     task = LanceSparkSubmitOperator(
         task_id="write",
@@ -209,6 +221,26 @@ def test_what_a_standalone_cluster_cannot_drive_is_told(
     with pytest.raises(AirflowFailException, match=sentence) as caught:
         run.execute(task)
     assert s3.secret_key not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark_itself_drives_no_script_in_a_standalone_cluster(spark_here: None) -> None:
+    """Should it one day, so may the operator."""
+    command = ["spark-submit", "--master", "spark://127.0.0.1:1", "--deploy-mode", "cluster"]
+    done = subprocess.run(
+        [*command, str(JOB)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode
+    assert "not supported for python applications on standalone clusters" in done.stderr
+
+
+def test_the_deploy_mode_of_a_standalone_cluster_is_said(connect: Connect) -> None:
+    """For `spark-submit` would read it in its defaults too."""
+    task = submit(Run(), "run/x")
+    task._conn_id = connect(conn_type="spark", host="spark://127.0.0.1:1")
+    command = " ".join(task._get_hook()._build_spark_submit_command("job.py"))
+    assert "--deploy-mode client" in command
 
 
 def test_a_branch_that_no_task_upstream_made_needs_a_dataset() -> None:
