@@ -356,7 +356,10 @@ def test_a_watcher_takes_up_where_it_was(
 def test_an_event_is_said_again_until_airflow_has_had_time_to_keep_it(
     table: tuple[Place, Arguments], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed right after an event, the watcher repeats it, with the same key; later it does not."""
+    """Killed right after an event, the watcher repeats it, with the same key; later it does not.
+
+    How long Airflow is given is replaced, to see both sides of that time without waiting for it.
+    """
     place, given = table
     store, kept = place.store(), Kept()
 
@@ -491,7 +494,10 @@ def test_errors_are_waited_out(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """While the server is away nothing is raised, and it is asked ever less often."""
+    """While the server is away nothing is raised, and it is asked ever less often.
+
+    The pauses are noted, and not made, for the third one would be seconds long.
+    """
     store = s3_place.create([1]).store()
     given = arguments(monkeypatch, s3_place)
     kept = Kept()
@@ -534,7 +540,10 @@ def test_pauses_grow_to_an_end(failures: int) -> None:
 def test_a_watcher_of_an_unknown_connection_waits_for_it(
     table: tuple[Place, Arguments], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An event would start DAGs, and an error would start the watcher anew: it does neither."""
+    """An event would start DAGs, and an error would start the watcher anew: it does neither.
+
+    The pauses are replaced, to count the failures before them.
+    """
     place, given = table
     name = variable(given["lancerefs_conn_id"])
     failures: list[int] = []
@@ -582,7 +591,10 @@ def test_those_who_leave_take_nothing_from_those_who_stay(
 def test_connections_are_asked_for_once(
     table: tuple[Place, Arguments], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A look takes the store of the look before, until that is old."""
+    """A look takes the store of the look before, until that is old.
+
+    The hook is wrapped, to count how often it is asked; a store's age is replaced, not waited for.
+    """
     _, given = table
     asked: list[str] = []
     real = snapshots.LanceRefsHook.aget_store
