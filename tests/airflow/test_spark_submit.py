@@ -160,6 +160,31 @@ def test_datasets_of_one_name_are_told_apart(
     assert {*Order.from_json(order.partition("=")[2]).datasets} == {*names}
 
 
+def test_the_engine_goes_with_the_order(
+    local_place: Place, connect: Connect, recorder: Path
+) -> None:
+    """And the package that holds it, as Spark's own submitter passes it on."""
+    orders(local_place)
+    local_place.store().create_branch("run/x")
+    folder, _, name = local_place.uri.rpartition("/")
+    run, package = Run(), "org.lance:lance-spark-3.5_2.12:0.4.0"
+    task = LanceSparkSubmitOperator(
+        task_id="write",
+        application=str(JOB),
+        branch="run/x",
+        dataset=name,
+        lancerefs_conn_id=connect(host=folder),
+        engine="connector",
+        packages=package,
+        dag=run.dag,
+    )
+    run.execute(task)
+    said = recorder.read_text().splitlines()
+    (order,) = (one for one in said if one.startswith(f"{RUN_CONF}="))
+    assert Order.from_json(order.partition("=")[2]).engine == "connector"
+    assert said[said.index("--packages") + 1] == package
+
+
 def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> None:
     """Nothing is submitted, and no retry can help."""
     orders(local_place)
@@ -248,6 +273,12 @@ def test_a_branch_that_no_task_upstream_made_needs_a_dataset() -> None:
     run = Run()
     with pytest.raises(AirflowFailException, match="say which dataset"):
         run.execute(submit(run, "run/x"))
+
+
+def test_an_engine_that_is_none_is_told() -> None:
+    """When the DAG is read, and not by the job."""
+    with pytest.raises(InvalidInputError, match="'lancerefs' or 'connector', not 'jvm'"):
+        LanceSparkSubmitOperator(task_id="write", application="x.py", branch="b", engine="jvm")
 
 
 def test_keys_are_in_a_file_of_ones_own(tmp_path: Path) -> None:

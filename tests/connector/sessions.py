@@ -21,7 +21,7 @@ def connector_session(**settings: str) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("tests")
     usual = {
         "spark.driver.memory": "1g",
-        "spark.jars.ivy": str(REPOSITORY / "build" / "connector"),
+        "spark.jars.ivy": str(REPOSITORY / "build" / "connector" / "ivy"),
         "spark.jars.packages": PACKAGE,
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.shuffle.partitions": "2",

@@ -12,12 +12,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import lance
 import pyarrow as pa
 from pyspark.sql.types import LongType, StructField, StructType
 
 from airflow_provider_lancerefs.spark.committing import commit
 from airflow_provider_lancerefs.spark.options import Place, WriteOptions
 from airflow_provider_lancerefs.spark.preparing import prepare
+from airflow_provider_lancerefs.spark.staging import carry_over, stage_for
 from airflow_provider_lancerefs.spark.writing import Write, Written, write_task
 from tests import tables
 
@@ -26,13 +28,17 @@ FRAME = StructType([StructField("n", LongType())])
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of a write of whole numbers, each task writing some of them."""
+    """One try of a write of whole numbers, each task writing some of them.
+
+    If `staged`, pylance writes as the JVM connector would, in a table of the attempt's own.
+    """
 
     uri: str
     branch: str
     write_id: str
     tasks: Sequence[Sequence[int]]
     overwrite: bool = False
+    staged: bool = False
     options: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -50,7 +56,21 @@ class Attempt:
     def run_tasks(self, write: Write) -> list[Written]:
         if write.landed is not None:
             return [Written() for _ in self.tasks]
+        if self.staged:
+            return [self._stage(write)]
         return [write_task(write, [batch(values)]) for values in self.tasks]
+
+    def _stage(self, write: Write) -> Written:
+        stage = stage_for(write)
+        rows = [batch(values) for values in self.tasks]
+        lance.write_dataset(
+            pa.Table.from_batches(rows),
+            stage,
+            mode="append",
+            max_rows_per_file=2,
+            storage_options=self.options or None,
+        )
+        return carry_over(write, stage)
 
     def make(self) -> int:
         """The whole of it; the version as which it landed."""

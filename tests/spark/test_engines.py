@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import lance
@@ -90,3 +91,20 @@ class TestStaging:
 
         assert place.branch("run").values() == [1, 2, 3]
         assert len(place.store()._dataset.storage.list("data/")) == 1
+
+    def test_a_stage_that_nobody_comes_back_for_is_swept(self, place: Place) -> None:
+        """Once it is old; what other features keep in folders below `data/` stays."""
+        place.create().store().create_branch("run")
+        stage_for(Attempt.at(place, "run", "w", []).prepare())
+        store = place.store()
+        storage = store._dataset.storage
+        storage.put_new("data/somebody/s", b"x")
+        before = {one.path for one in storage.list("data/")}
+        store.check(repair=True)
+        assert {one.path for one in storage.list("data/")} == before
+        store.check(repair=True, orphan_age=timedelta(0))
+
+        staged = {path for path in before if ".staged/" in path}
+        assert staged
+        assert {one.path for one in storage.list("data/")} == before - staged
+        assert place.values() == [1, 2, 3]

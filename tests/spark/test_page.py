@@ -38,7 +38,7 @@ def lake(tmp_path: Path) -> str:
 
 def test_the_page_s_examples_run(spark: SparkSession, lake: str) -> None:
     """In a run they read one table and change two others, on their branches."""
-    in_a_run, source, _ = blocks((ROOT / "docs" / "spark.md").read_text(), "python")
+    in_a_run, source, *_ = blocks((ROOT / "docs" / "spark.md").read_text(), "python")
     names = ("orders", "paid", "refunds")
     order = Order({one: BranchOf(f"{lake}/{one}", "dev/ann") for one in names}, "dag/run/task/-1")
     spark.conf.set(RUN_CONF, order.to_json())
