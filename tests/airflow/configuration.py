@@ -79,6 +79,7 @@ class Configuration:
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(REPOSITORY),
             "PYTHONUNBUFFERED": "1",
+            "SPARK_LOCAL_IP": "127.0.0.1",
             **self.environment,
         }
 

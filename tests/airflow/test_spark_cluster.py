@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,17 +16,17 @@ import pytest
 
 from airflow_provider_lancerefs.refstore import layout
 from tests.airflow.api import Run
-from tests.airflow.configuration import REPOSITORY
 from tests.airflow.connecting import keys_of
 from tests.airflow.marks import REAL_AIRFLOW
-from tests.airflow.processes import command_line, environment, family, send
+from tests.airflow.processes import command_line, family, send
+from tests.airflow.run_dag import running
 from tests.airflow.secrecy import onlooker
 from tests.airflow.waiting import until
 from tests.airflow.world import World
 from tests.services.proxy import Fault, Request, S3Proxy
 from tests.services.seaweed import BUCKET, S3Server
 from tests.services.spark_cluster import Daemon, SparkCluster, spark_cluster
-from tests.spark.submitting import JOB, Driver, Points, check_written_once
+from tests.spark.submitting import JOB, Points, check_written_once
 from tests.spark.test_committing import data_files
 from tests.tables import Place
 
@@ -106,7 +102,7 @@ class TestClientMode:
         s3: S3Server,
         points: Points,
     ) -> None:
-        """Its tasks are done again elsewhere; nobody but the tasks knows the keys."""
+        """Its tasks are done again elsewhere; no command line has the keys at any time."""
         before = data_files(orders)
         points.hold("0-0")
         points.hold("1-0")
@@ -119,9 +115,6 @@ class TestClientMode:
                 return len(data_files(orders) - before) == 2
 
             until(written, "a file of each task", SECONDS)
-            drivers = family(str(points.folder))
-            assert len(drivers) > 1
-            assert [one.pid for one in drivers if s3.secret_key in environment(one.pid)] == []
             cluster.workers[0].kill()
             points.release("0-0")
             points.release("1-0")
@@ -179,7 +172,7 @@ class TestClusterMode:
         conf = self.conf(orders, points)
         with (
             onlooker(s3.secret_key) as seen,
-            run_dag(tmp_path, "spark_in_cluster", conf, environ) as run,
+            running(DAGS, "spark_in_cluster", conf, tmp_path, environ) as run,
         ):
             run.reaches(lambda: len(data_files(orders) - before) == 2, "a file of each task")
             (home,) = (one for one in cluster.workers if hosts_driver(one))
@@ -244,47 +237,3 @@ def connections(server: S3Server, cluster: SparkCluster) -> dict[str, str]:
         "AIRFLOW_CONN_SPARK_CLUSTER": json.dumps(spark),
         "AIRFLOW_CONN_LANCEREFS_OF_THE_CLUSTER": json.dumps(storage),
     }
-
-
-@contextlib.contextmanager
-def run_dag(
-    home: Path, dag_id: str, conf: Mapping[str, object], environ: Mapping[str, str]
-) -> Iterator[Driver]:
-    """Run one of the tests' DAGs in an Airflow of its own; what it says goes to a file."""
-    foreign = ("AIRFLOW", "AWS")
-    inherited = {key: os.environ[key] for key in os.environ if not key.startswith(foreign)}
-    settings = {
-        **inherited,
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(REPOSITORY),
-        **environ,
-    }
-    command = [sys.executable, "-m", "tests.airflow.run_dag", str(DAGS), dag_id, json.dumps(conf)]
-    log = home / "run.log"
-    subprocess.run(
-        [sys.executable, "-m", "airflow", "db", "migrate"],
-        env=settings,
-        cwd=home,
-        check=True,
-        capture_output=True,
-        timeout=SECONDS,
-    )
-    with log.open("wb") as said:
-        process = subprocess.Popen(
-            command,
-            cwd=home,
-            env=settings,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        run = Driver(process, log)
-        try:
-            yield run
-        finally:
-            run.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.airflow.processes import command_line, environment, members
 from tests.services.seaweed import BUCKET, S3Server
 from tests.services.spark_cluster import SparkCluster, spark_cluster
 from tests.spark.submitting import Job, Points, check_written_once
@@ -83,15 +84,22 @@ def test_of_speculative_twins_one_is_kept(orders: Place, points: Points, submitt
 
 
 def test_a_stage_that_is_computed_again_writes_once(
-    orders: Place, points: Points, submitted: Submit, cluster: SparkCluster
+    orders: Place, points: Points, submitted: Submit, cluster: SparkCluster, s3: S3Server
 ) -> None:
-    """A worker dies with what it had shuffled, while tasks write that have finished files."""
+    """A worker dies with what it had shuffled, while tasks write that have finished files.
+
+    Meanwhile neither arguments nor environment of anybody show the keys.
+    """
     before = data_files(orders)
     job = submitted(points.arguments(ROWS, 2, shuffled=True))
     points.hold("0-0")
     points.hold("1-0")
     with job.running() as driver:
         driver.reaches(lambda: len(data_files(orders) - before) == 2, "a file of each task")
+        everybody = [*cluster.processes, *members({driver.process.pid})]
+        shown = [command_line(one.pid) + environment(one.pid) for one in everybody]
+        assert cluster.url in "".join(shown)
+        assert s3.secret_key not in "".join(shown)
         cluster.workers[0].kill()
         points.release("0-0")
         points.release("1-0")
