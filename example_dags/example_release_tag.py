@@ -1,4 +1,7 @@
-"""Once a day a sample is drawn from the table and gets a name that stays; main is as it was."""
+"""Once a day a sample is drawn from the table and gets a name that stays; main is as it was.
+
+The tag keeps the run's branch: when the tag is deleted, the nightly sweep takes that too.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ with DAG(
     catchup=False,
     tags=["example", "lance"],
 ):
-    with lance_run(DATASET, publish=False, tag=f"daily-{DAY}") as run:  # which keeps the branch
+    with lance_run(DATASET, publish=False, tag=f"daily-{DAY}") as run:
         sample = LanceSparkSubmitOperator(
             task_id="draw_sample", application=JOB, branch=run.branch, retries=2
         )

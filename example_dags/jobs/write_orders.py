@@ -20,7 +20,7 @@ def main(day: str, count: str, wrong: str = "0", dies: str = "") -> None:
         f.when(number < int(wrong), -1.0).otherwise(number + 10.0).alias("amount"),
     )
     print(run.write(orders, "orders"))  # once: a retry finds what an earlier try wrote
-    if dies:
+    if dies:  # as `make demo` asks, to show a retry
         sys.exit("This try dies after it has written.")
 
 
