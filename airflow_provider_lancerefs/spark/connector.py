@@ -18,6 +18,7 @@ from airflow_provider_lancerefs.spark import staging
 from airflow_provider_lancerefs.spark.columns import NoCounterpartError, spark_schema
 from airflow_provider_lancerefs.spark.committing import abort, commit
 from airflow_provider_lancerefs.spark.fitting import differences
+from airflow_provider_lancerefs.spark.landings import find_landing
 from airflow_provider_lancerefs.spark.options import WriteOptions
 from airflow_provider_lancerefs.spark.ordering import BranchOf
 from airflow_provider_lancerefs.spark.preparing import dataset_at, open_version, prepare
@@ -70,7 +71,9 @@ class ConnectorEngine:
             written = Written() if write.landed is not None else self._stage(df, one, write)
         except Exception:
             abort(write, may_have_landed=False)
-            raise
+            if find_landing(dataset_at(options.place), one.branch, write_id) is None:
+                raise
+            return  # a twin landed, and took the stage, of which nothing can land any more
         commit(write, [written])
 
     def merge(self, df: DataFrame, one: BranchOf, keys: Sequence[str], write_id: str) -> None:

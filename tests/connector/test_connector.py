@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,6 +164,24 @@ class TestOnce:
         by_hand.write(frame(spark, 4), "orders")
 
         assert orders.branch("run").values() == [1, 2, 3, 4]
+
+    def test_a_twin_that_lands_meanwhile_is_found(self, spark: SparkSession, orders: Place) -> None:
+        """Another driver with the same write id takes the stage away, as that of a dead one."""
+        order = Order({"orders": BranchOf(orders.uri, "run")}, uuid.uuid4().hex, CONNECTOR)
+        twin = Attempt.at(orders, "run", f"{order.write_id}/orders/1", [4])
+        said, command = json.dumps(asdict(twin)), [sys.executable, "-m", "tests.spark.attempts"]
+
+        def land(value: int) -> tuple[int]:
+            subprocess.run(command, input=said.encode(), cwd=str(REPOSITORY), check=True)
+            return (value,)
+
+        forget()
+        rows = spark.createDataFrame(spark.sparkContext.parallelize([4], 1).map(land), "n long")
+        run = LanceRun(spark, order, {orders.uri: orders.options})
+        assert run.write(rows, "orders") == "branch:run@3"
+
+        assert orders.branch("run").values() == [1, 2, 3, 4]
+        assert leftovers(orders) == set()
 
     @pytest.mark.s3
     @pytest.mark.slow
