@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import uuid
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,10 @@ from airflow_provider_lancerefs.refstore import (
     InvalidInputError,
     RefNotFoundError,
 )
-from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark import LanceRun, staging
 from airflow_provider_lancerefs.spark.ordering import CONNECTOR, BranchOf, Order
+from airflow_provider_lancerefs.spark.staging import carry_over
+from airflow_provider_lancerefs.spark.writing import Write, Written
 from tests.services.proxy import Fault, Request, S3Proxy
 from tests.services.seaweed import BUCKET, S3Server
 from tests.spark.attempts import Attempt
@@ -165,20 +166,21 @@ class TestOnce:
 
         assert orders.branch("run").values() == [1, 2, 3, 4]
 
-    def test_a_twin_that_lands_meanwhile_is_found(self, spark: SparkSession, orders: Place) -> None:
+    def test_a_twin_that_lands_meanwhile_is_found(
+        self, spark: SparkSession, orders: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Another driver with the same write id takes the stage away, as that of a dead one."""
         order = Order({"orders": BranchOf(orders.uri, "run")}, uuid.uuid4().hex, CONNECTOR)
         twin = Attempt.at(orders, "run", f"{order.write_id}/orders/1", [4])
-        said, command = json.dumps(asdict(twin)), [sys.executable, "-m", "tests.spark.attempts"]
 
-        def land(value: int) -> tuple[int]:
-            subprocess.run(command, input=said.encode(), cwd=str(REPOSITORY), check=True)
-            return (value,)
+        def carry_over_late(write: Write, stage: str) -> Written:
+            twin.make()
+            return carry_over(write, stage)
 
+        monkeypatch.setattr(staging, "carry_over", carry_over_late)
         forget()
-        rows = spark.createDataFrame(spark.sparkContext.parallelize([4], 1).map(land), "n long")
         run = LanceRun(spark, order, {orders.uri: orders.options})
-        assert run.write(rows, "orders") == "branch:run@3"
+        assert run.write(frame(spark, 4), "orders") == "branch:run@3"
 
         assert orders.branch("run").values() == [1, 2, 3, 4]
         assert leftovers(orders) == set()
