@@ -15,10 +15,16 @@ from airflow_provider_lancerefs.refstore import RefStore
 from tests.airflow.configuration import REPOSITORY
 from tests.services.seaweed import BUCKET, S3Server
 
-pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.spark]
+# The time is for a machine that is busy with something else: Spark is started four times.
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(1800),
+]
 
 EXAMPLES = REPOSITORY / "example_dags"
-SECONDS = 540
+SECONDS = 1500
 
 
 def run_all(home: Path, connection: Mapping[str, object] | None) -> dict[str, str]:
