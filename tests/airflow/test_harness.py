@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.airflow.gates import Gates
 from tests.airflow.marks import REAL_AIRFLOW
 from tests.airflow.processes import command_line, kill_task, kill_worker, members
+from tests.airflow.releases import since
 from tests.airflow.world import World
 
 pytestmark = REAL_AIRFLOW
@@ -50,6 +51,7 @@ def test_a_run_is_marked_failed(airflow: World, gates: Gates) -> None:
     assert run.states()["work"] == "failed"
 
 
+@since(3, 3, what="clearing of a task with its setup and teardown")
 def test_clearing(airflow: World) -> None:
     """A run, one task or what failed can be cleared, and runs again."""
     run = airflow.api.trigger("toy")
