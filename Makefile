@@ -89,7 +89,11 @@ $(CONNECTOR)/.ready: pyproject.toml constraints.txt | $(READY)
 	grep -v '^pyspark' constraints.txt > $(CONNECTOR)/constraints.txt
 	$(CONNECTOR)/bin/python -m pip install -q -c $(CONNECTOR)/constraints.txt pip setuptools
 	$(CONNECTOR)/bin/python -m pip install -q -c $(CONNECTOR)/constraints.txt --group connector
+	$(CONNECTOR)/bin/python -m tests.connector.sessions
 	@touch $@
+
+.PHONY: connector-jar
+connector-jar: $(CONNECTOR)/.ready  ## an environment of Spark 3.5, and the connector's jar as Spark fetches it
 
 .PHONY: connector
 connector: $(CONNECTOR)/.ready  ## what goes through the JVM connector, on Spark 3.5, with the jar that Spark fetches

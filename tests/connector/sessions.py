@@ -36,3 +36,7 @@ def connector_session(**settings: str) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+if __name__ == "__main__":  # so that the jars are there before they are needed
+    connector_session().stop()
