@@ -31,7 +31,7 @@ EXTRAS := airflow-spark,aws,openlineage,s3,spark
 .PHONY: help
 help:  ## list the verbs
 	@echo 'make VERB [ARGS="passed on by test and bench"]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(READY)  ## create .venv, or bring it in line with pyproject.toml and constraints.txt

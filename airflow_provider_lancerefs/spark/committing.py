@@ -68,7 +68,9 @@ def commit(write: Write, messages: Sequence[Written]) -> int:
         site.remove_own_files(None)
         raise
     site.remove_own_files(landing)
-    site.remove_dead_attempts(landing)
+    remove_dead_attempts(
+        site.dataset, write.home, write.branch, write.life, write.write_id, landing
+    )
     site.check_standing_after(landing.version)
     return landing.version
 
@@ -82,6 +84,25 @@ def abort(write: Write, *, may_have_landed: bool) -> None:
         except NotFoundError:
             landing = None  # the branch is gone, and with it whatever landed there
     site.remove_own_files(landing)
+
+
+def remove_dead_attempts(
+    dataset: Dataset, home: str, branch: str, life: str, write_id: str, landing: Landing
+) -> None:
+    """Remove the files of attempts of a write that did not land, now that none can any more.
+
+    Where history is gone one may have landed unseen: its files stay for the sweep.
+    """
+    found = _files(dataset, home, write_key(branch, life, write_id))
+    others = [entry for name, entry in found.items() if name not in landing.files]
+    if others and landing.exact and look(dataset, branch, write_id).complete:
+        dataset.storage.delete_many(others)
+
+
+def _files(dataset: Dataset, home: str, prefix: str) -> Mapping[str, Entry]:
+    folder = f"{home}/{layout.DATA}/".removeprefix(f"{dataset.uri}/")
+    entries = dataset.storage.list(f"{folder}{prefix}")
+    return {entry.path.removeprefix(folder): entry for entry in entries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +172,6 @@ class Site:
         keep = landing.files if landing else frozenset[str]()
         found = self._files(self.write.attempt)
         self.dataset.storage.delete_many(entry for name, entry in found.items() if name not in keep)
-
-    def remove_dead_attempts(self, landing: Landing) -> None:
-        """Remove the files of attempts that did not land, now that none can any more.
-
-        Where history is gone one may have landed unseen: its files stay for the sweep.
-        """
-        write = self.write
-        key = write_key(write.branch, write.life, write.write_id)
-        others = [entry for name, entry in self._files(key).items() if name not in landing.files]
-        if others and landing.exact and look(self.dataset, write.branch, write.write_id).complete:
-            self.dataset.storage.delete_many(others)
 
     def check_standing_after(self, version: int) -> None:
         """Look, after the commit, that the branch was not deleted, or published without it."""
@@ -268,9 +278,7 @@ class Site:
         return look(self.dataset, self.write.branch, self.write.write_id).found
 
     def _files(self, prefix: str) -> Mapping[str, Entry]:
-        folder = f"{self.write.home}/{layout.DATA}/".removeprefix(f"{self.write.uri}/")
-        entries = self.dataset.storage.list(f"{folder}{prefix}")
-        return {entry.path.removeprefix(folder): entry for entry in entries}
+        return _files(self.dataset, self.write.home, prefix)
 
     def _commit(self, read_version: int, operation: lance.LanceOperation.BaseOperation) -> int:
         said = {WRITE_KEY: self.write.write_id, ATTEMPT_KEY: self.write.attempt}

@@ -61,7 +61,7 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
     if landed is None and branch is not None:
         check_open(branch)
     head = _read_version(dataset, name, options.merge)
-    home, base_id = _home(dataset, name)
+    home, base_id = home_of(dataset, name)
     rows = StructType([field for field in frame.fields if field.name not in ROW_MARKS])
     table = None if head is None else open_version(dataset, name, head.number)
     schema = _new_schema(rows) if table is None else table.schema
@@ -135,7 +135,7 @@ def _gone(dataset: Dataset, name: str) -> str:
     )
 
 
-def _home(dataset: Dataset, name: str) -> tuple[str, int | None]:
+def home_of(dataset: Dataset, name: str) -> tuple[str, int | None]:
     """Where data files go: the root, or the branch's folder if that cannot name the root."""
     if name == MAIN:
         return dataset.uri, None

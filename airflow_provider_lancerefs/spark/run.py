@@ -23,6 +23,7 @@ from airflow_provider_lancerefs.refstore import (
 from airflow_provider_lancerefs.refstore.names import MAIN
 from airflow_provider_lancerefs.refstore.storage import normalise_uri
 from airflow_provider_lancerefs.spark.columns import ROW_MARKS
+from airflow_provider_lancerefs.spark.committing import remove_dead_attempts
 from airflow_provider_lancerefs.spark.engines import engine_of
 from airflow_provider_lancerefs.spark.landings import find_landing
 from airflow_provider_lancerefs.spark.options import configured_storage
@@ -33,7 +34,7 @@ from airflow_provider_lancerefs.spark.ordering import (
     Order,
     check_engine,
 )
-from airflow_provider_lancerefs.spark.preparing import dataset_at, standing_branch
+from airflow_provider_lancerefs.spark.preparing import dataset_at, home_of, standing_branch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,9 +166,12 @@ class LanceRun:
         with _lock:
             write_id = f"{self._order.write_id}/{name}/{_written[counted] + 1}"
         dataset = dataset_at(one.place(self._storages))
-        standing_branch(dataset, one.branch, one.life)
+        branch = standing_branch(dataset, one.branch, one.life)
         for left in reversed(range(tries)):
-            if find_landing(dataset, one.branch, write_id) is not None:
+            landing = find_landing(dataset, one.branch, write_id)
+            if landing is not None:  # of an attempt that may not have lived to tidy up
+                life, (home, _) = branch.life if branch else "", home_of(dataset, one.branch)
+                remove_dead_attempts(dataset, home, one.branch, life, write_id, landing)
                 break
             try:
                 save(write_id)

@@ -16,7 +16,9 @@ from airflow_provider_lancerefs.refstore import (
     RefNotFoundError,
 )
 from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark.landings import new_attempt
 from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
+from tests.spark.test_committing import orphans
 from tests.spark.test_source import numbers
 from tests.tables import Place
 
@@ -124,16 +126,23 @@ class TestSubmitted:
     def test_a_job_that_runs_again_writes_once(
         self, spark: SparkSession, orders: Place, submit: object
     ) -> None:
-        """The same order again, as a retry has it: both writes are found, and neither is made."""
-        order = ordered(orders)
+        """The same order again, as a retry has it: both writes are found, and neither is made.
+
+        What a driver left that died once it had committed is removed.
+        """
+        order = ordered(orders, "w")
         submit(order)
-        for _ in range(2):
+        for attempt in range(2):
             forget()
+            if attempt:
+                left = new_attempt("run", orders.store().branch("run").life, "w/orders/1")
+                orders.store()._dataset.storage.put_new(f"data/{left}-0.lance", b"")
             run = LanceRun(spark, order, {orders.uri: orders.options})
             written = [run.write(frame(spark, one), "orders") for one in (4, 5)]
             assert ["branch:run@3", "branch:run@5"] == written
 
         assert [1, 2, 3, 4, 5] == numbers(run.read("orders"))
+        assert set() == orphans(orders)
 
     def test_handles_of_one_job_do_not_repeat_each_other(
         self, spark: SparkSession, local_place: Place, submit: object
