@@ -18,6 +18,7 @@ from tests.bench.spark_rows import Table, make_pool
 from tests.bench.spark_stage import (
     CONNECTOR,
     CONNECTOR_PYSPARK,
+    TUNED,
     EndedError,
     NoConnectorError,
     Setup,
@@ -32,9 +33,9 @@ ROWS, QUICK_ROWS = 10**7, 10**4
 FILTERED = 10**4  # rows that a filter leaves, at most
 WARM_ROWS = 10**5
 PARTITIONS, QUICK_PARTITIONS = (1, 2, 8), (2,)
+TUNED_IN = 2  # partitions, as many as there are cores
 ROUNDS = {Table.SCALARS: 3, Table.VECTORS: 1}
 QUICK_ROUNDS = dict.fromkeys(Table, 1)
-_WRITES = (Task.WRITE, Task.NOT_WEIGHED)
 
 _T = TypeVar("_T")
 
@@ -44,6 +45,7 @@ def run(folder: Path, *, quick: bool) -> list[str]:
     setups, missing = [Setup(Way.PARQUET), Setup(Way.OURS)], "a quick run leaves it out"
     used = versions("pyspark", "pylance", "pyarrow")
     if not quick:
+        setups.append(Setup(Way.TUNED, settings=TUNED))
         try:
             setups.append(connector())
             missing = ""
@@ -97,7 +99,8 @@ class _Bench:
     def measure(self, setups: Sequence[Setup], partitions: Sequence[int]) -> Iterator[Result]:
         yield from self._measure([Setup(Way.PYLANCE)], 0)
         for number in partitions:
-            yield from self._measure(setups, number)
+            there = [one for one in setups if one.way is not Way.TUNED or number == TUNED_IN]
+            yield from self._measure(there, number)
 
     def _measure(self, setups: Sequence[Setup], partitions: int) -> Iterator[Result]:
         with ExitStack() as stack:
@@ -151,9 +154,8 @@ class _Bench:
         """Every task once, on a table of its own; what each took, and the most memory."""
         seconds: dict[Task, float] = {}
         most, uri = 0, ""
-        for task in _tasks(worker.way, case.table):
-            if task in _WRITES:
-                remove(uri)
+        for task in _tasks(worker.way):
+            if not uri:
                 uri = build(self._new_folder(), worker.way, case.table)
             reply, memory = worker.ask(self._order(task, case, uri))
             _check(worker.way, task, case.rows, reply["found"])
@@ -183,10 +185,10 @@ def _filtered(rows: int) -> int:
     return min(FILTERED, rows // 10)
 
 
-def _tasks(way: Way, table: Table) -> list[Task]:
-    """In this order; where rows are long, weighing them is little of the work."""
-    extra = way is Way.OURS and table is Table.SCALARS
-    return [task for task in Task if task is not Task.NOT_WEIGHED or extra]
+def _tasks(way: Way) -> list[Task]:
+    """In this order; rows are made for us by the same Spark as for Parquet."""
+    same = way in (Way.OURS, Way.TUNED)
+    return [task for task in Task if task is not Task.GENERATE or not same]
 
 
 def _check(way: Way, task: Task, rows: int, found: dict[str, int] | None) -> None:

@@ -38,7 +38,7 @@ def _panel(axis: Axes, results: Results, table: Table, task: Task) -> None:
     along = results.partitions
     axis.set_xscale("log", base=2)
     frame(axis, f"{task}\n{table}", along)
-    lines = {way: _line(results, way, table, task) for way in results.ways}
+    lines = {way: _line(results, way, table, task) for way in COLOURS if way in results.ways}
     lines = {way: line for way, line in lines.items() if not math.isnan(line[-1])}
     heights = [one for line in lines.values() for one in line if not math.isnan(one)]
     low, high = min(heights) / 1.6, max(heights) * 1.6

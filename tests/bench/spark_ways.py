@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 BRANCH = "bench"
 NAME = "t"
-_NOT_WEIGHED = {"spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1)}
 
 
 class Way(StrEnum):
     """By what rows are written and read."""
 
     OURS = "lancerefs"
+    TUNED = "lancerefs, tuned"
     CONNECTOR = "connector"
     PARQUET = "Parquet"
     PYLANCE = "pylance alone"
@@ -43,7 +43,6 @@ class Task(StrEnum):
 
     GENERATE = "make the rows alone"
     WRITE = "write"
-    NOT_WEIGHED = "write, batches not weighed"
     READ = "read all"
     COLUMNS = "read two columns"
     FILTER = "read few rows"
@@ -120,7 +119,6 @@ class WithSpark:
         done: dict[Task, Callable[[], Found]] = {
             Task.GENERATE: lambda: _drain(self._frame(order)),
             Task.WRITE: lambda: self._write(order),
-            Task.NOT_WEIGHED: lambda: self._write_not_weighed(order),
             Task.READ: lambda: _drain(self._files.read(uri).coalesce(partitions)),
             Task.COLUMNS: lambda: _summed(self._files.read(uri, FEW).coalesce(partitions)),
             Task.FILTER: lambda: self._filter(order),
@@ -133,15 +131,6 @@ class WithSpark:
 
     def _write(self, order: Order) -> None:
         self._files.write(self._frame(order), order["uri"])
-
-    def _write_not_weighed(self, order: Order) -> None:
-        for key, value in _NOT_WEIGHED.items():
-            self._spark.conf.set(key, value)
-        try:
-            self._write(order)
-        finally:
-            for key in _NOT_WEIGHED:
-                self._spark.conf.unset(key)
 
     def _filter(self, order: Order) -> Found:
         start, stop = order["range"]
