@@ -34,8 +34,6 @@ FILTERED = 10**4  # rows that a filter leaves, at most
 WARM_ROWS = 10**5
 PARTITIONS, QUICK_PARTITIONS = (1, 2, 8), (2,)
 TUNED_IN = 2  # partitions, as many as there are cores
-ROUNDS = {Table.SCALARS: 3, Table.VECTORS: 1}
-QUICK_ROUNDS = dict.fromkeys(Table, 1)
 
 _T = TypeVar("_T")
 
@@ -54,9 +52,9 @@ def run(folder: Path, *, quick: bool) -> list[str]:
             missing = str(error)
     with tempfile.TemporaryDirectory(prefix="lancerefs-bench-") as scratch:
         bench = (
-            _Bench(Path(scratch), QUICK_ROWS, 0, QUICK_ROUNDS)
+            _Bench(Path(scratch), QUICK_ROWS, 0)
             if quick
-            else _Bench(Path(scratch), ROWS, WARM_ROWS, ROUNDS)
+            else _Bench(Path(scratch), ROWS, WARM_ROWS)
         )
         found = [*bench.measure(setups, QUICK_PARTITIONS if quick else PARTITIONS)]
     results = Results(found, bench.memory, used, missing or "; ".join(dict.fromkeys(bench.lost)))
@@ -83,13 +81,10 @@ class _Round:
 class _Bench:
     """Takes the measurements: for each number of partitions, in new processes for each way."""
 
-    def __init__(
-        self, scratch: Path, rows: int, warm_rows: int, rounds: Mapping[Table, int]
-    ) -> None:
+    def __init__(self, scratch: Path, rows: int, warm_rows: int) -> None:
         self._scratch = scratch
         self._rows = rows
         self._warm_rows = warm_rows
-        self._rounds = rounds
         self._pool = str(scratch / "pool.parquet")
         make_pool(self._pool)
         self.memory: list[Memory] = []
@@ -110,24 +105,20 @@ class _Bench:
                 warm = _Case(table, partitions, self._warm_rows)
                 case = _Case(table, partitions, self._rows)
                 if warm.rows:
-                    self._take_turns(workers, warm, 1)
-                taken = self._take_turns(workers, case, self._rounds[table])
-                for result in self._results(taken, case):
+                    self._take_turns(workers, warm)
+                for result in self._results(self._take_turns(workers, case), case):
                     print(result, file=sys.stderr, flush=True)
                     yield result
 
-    def _take_turns(
-        self, workers: list[Worker], case: _Case, rounds: int
-    ) -> dict[Way, list[_Round]]:
-        """All ways in turn, so that whatever else the machine does is not one way's alone."""
-        taken: dict[Way, list[_Round]] = {}
-        for _ in range(rounds):
-            for worker in tuple(workers):
-                done = self._tried(worker, case.partitions, partial(self._round, worker, case))
-                if done is None:
-                    workers.remove(worker)
-                else:
-                    taken.setdefault(worker.way, []).append(done)
+    def _take_turns(self, workers: list[Worker], case: _Case) -> dict[Way, _Round]:
+        """All ways, one after the other; one whose process has ended is out of it."""
+        taken: dict[Way, _Round] = {}
+        for worker in tuple(workers):
+            done = self._tried(worker, case.partitions, partial(self._round, worker, case))
+            if done is None:
+                workers.remove(worker)
+            else:
+                taken[worker.way] = done
         return taken
 
     def _tried(self, worker: Worker, partitions: int, work: Callable[[], _T]) -> _T | None:
@@ -142,12 +133,10 @@ class _Bench:
             remove(str(self._scratch / f"table-{self._folders}"))
             return None
 
-    def _results(self, taken: Mapping[Way, Sequence[_Round]], case: _Case) -> Iterator[Result]:
-        for way, rounds in taken.items():
-            most = max(one.memory for one in rounds)
-            self.memory.append(Memory(way, case.table, case.partitions, most))
-            for task in rounds[0].seconds:
-                seconds = tuple(one.seconds[task] for one in rounds)
+    def _results(self, taken: Mapping[Way, _Round], case: _Case) -> Iterator[Result]:
+        for way, done in taken.items():
+            self.memory.append(Memory(way, case.table, case.partitions, done.memory))
+            for task, seconds in done.seconds.items():
                 yield Result(way, task, case.table, case.partitions, case.rows, seconds)
 
     def _round(self, worker: Worker, case: _Case) -> _Round:

@@ -133,8 +133,7 @@ def _method(results: Results) -> list[str]:
         "data source which it needs; the others find out themselves.",
         "Each way has processes of its own, new ones for each number of partitions, which have "
         "done everything before with few rows. Ways take turns, each writing, reading and removing "
-        "its table. Of the narrow table times are the median of three rounds; there is one round "
-        "with vectors.",
+        "its table; each does so once.",
         "Memory is what the JVM, its Python workers and the script hold together, at most, through "
         "all tasks; what processes share is counted once (proportional set size). The JVM seldom "
         "gives back what it took. In a cluster the script is on the driver.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,22 +13,18 @@ AS_FAST_AS_CONNECTOR = 1.3  # times as long may a full read take
 
 @dataclass(frozen=True)
 class Result:
-    """What one task took, of each round, in so many partitions; 0 where there are none."""
+    """What one task took in so many partitions; 0 where there are none."""
 
     way: Way
     task: Task
     table: Table
     partitions: int
     rows: int
-    seconds: tuple[float, ...]
+    seconds: float
 
     def __str__(self) -> str:
         among = f"{self.table}, {self.partitions} partitions"
-        return f"{self.way}, {among}: {self.task} {self.median:.2f} s"
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
+        return f"{self.way}, {among}: {self.task} {self.seconds:.2f} s"
 
 
 @dataclass(frozen=True)
@@ -87,10 +82,10 @@ class Results:
         return next(one.rows for one in self.all if one.table is table)
 
     def seconds(self, way: Way, task: Task, table: Table, partitions: int) -> float | None:
-        """The median; a way without partitions takes as long with any number of them."""
+        """A way without partitions takes as long with any number of them."""
         among = 0 if way is Way.PYLANCE else partitions
         found = self._found.get((way, task, table, among))
-        return found.median if found else None
+        return found.seconds if found else None
 
     def faster(self, other: Way, task: Task, table: Table, partitions: int) -> float | None:
         """How many times our throughput is the other's."""

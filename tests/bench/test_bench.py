@@ -188,7 +188,7 @@ def timed(written: dict[SparkWay, float], read: dict[SparkWay, float]) -> SparkR
     took = [(way, SparkTask.WRITE, one) for way, one in written.items()]
     took += [(way, task, one) for way, one in read.items() for task in reads]
     return SparkResults(
-        [SparkResult(way, task, SparkTable.VECTORS, 2, 10, (one,)) for way, task, one in took]
+        [SparkResult(way, task, SparkTable.VECTORS, 2, 10, one) for way, task, one in took]
     )
 
 
