@@ -59,6 +59,7 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         "branch",
         "dataset",
         "lancerefs_conn_id",
+        "engine",
     )
 
     def __init__(
@@ -74,11 +75,12 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         self.branch = branch
         self.dataset = dataset
         self.lancerefs_conn_id = lancerefs_conn_id
-        self.engine = check_engine(engine)
+        self.engine = engine
 
     def execute(self, context: Context) -> None:
         with failing_for_good():
             check_pyspark()
+            check_engine(self.engine)
             conn_id, expected = self._expected(context)
             hook = LanceRefsHook(conn_id)
             lives = {

@@ -34,6 +34,15 @@ JOB = REPOSITORY / "example_dags" / "jobs" / "write_orders.py"
 ARGUMENTS = ["2026-03-01", "50"]
 
 
+@pytest.fixture(autouse=True)
+def pipes() -> Iterator[None]:
+    """Airflow's hook leaves its pipe to spark-submit open, of which no other test is to hear."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 @pytest.fixture
 def spark_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """spark-submit and its Python are those of this environment."""
@@ -103,7 +112,7 @@ def test_a_job_writes_to_its_branch_once(
 
 
 @pytest.fixture
-def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A spark-submit that writes down its arguments, for what needs no job to be run."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -111,10 +120,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder / "said"}\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    yield folder / "said"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # Airflow's hook leaves its pipe open
-        gc.collect()
+    return folder / "said"
 
 
 def test_a_job_is_resumed_by_a_retry_and_submitted_anew_for_another_life(
@@ -276,9 +282,10 @@ def test_a_branch_that_no_task_upstream_made_needs_a_dataset() -> None:
 
 
 def test_an_engine_that_is_none_is_told() -> None:
-    """When the DAG is read, and not by the job."""
-    with pytest.raises(InvalidInputError, match="'lancerefs' or 'connector', not 'jvm'"):
-        LanceSparkSubmitOperator(task_id="write", application="x.py", branch="b", engine="jvm")
+    """Before a job is submitted, and not by the job."""
+    task = LanceSparkSubmitOperator(task_id="write", application="x.py", branch="b", engine="jvm")
+    with pytest.raises(AirflowFailException, match="'lancerefs' or 'connector', not 'jvm'"):
+        Run().execute(task)
 
 
 def test_keys_are_in_a_file_of_ones_own(tmp_path: Path) -> None:
