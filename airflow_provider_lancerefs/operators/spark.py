@@ -159,6 +159,13 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
                 super().execute(context)
             finally:
                 self.properties_file = given
+                self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        """What the parent's hook reads of spark-submit, and leaves open when that has ended."""
+        process = self._hook._submit_sp if self._hook else None
+        if process is not None and process.poll() is not None and process.stdout is not None:
+            process.stdout.close()
 
     def _get_hook(self) -> SparkSubmitHook:
         """The parent's; but where its connection is not defined Spark runs here, not on YARN.

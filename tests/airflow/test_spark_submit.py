@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import stat
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +29,6 @@ pytestmark = pytest.mark.airflow
 
 JOB = REPOSITORY / "example_dags" / "jobs" / "write_orders.py"
 ARGUMENTS = ["2026-03-01", "50"]
-
-
-@pytest.fixture(autouse=True)
-def pipes() -> Iterator[None]:
-    """Airflow's hook leaves its pipe to spark-submit open, of which no other test is to hear."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture
