@@ -19,6 +19,7 @@ __all__ = ["check_driver_in_cluster", "check_pyspark", "job_side", "properties_w
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = ("refstore", "spark")
+_CODE = (".java", ".py")
 _SECRET = "spark.lancerefs.secret."
 _SHOWN = frozenset({"allow_http", "aws_endpoint", "aws_region", "aws_virtual_hosted_style_request"})
 _SPECIAL = re.compile(r"[\\#!=: \t\n\r\f]")
@@ -47,7 +48,7 @@ def _zipped() -> bytes:
     """The same bytes for the same code."""
     files = [_PACKAGE / "__init__.py"]
     for name in _SHIPPED:
-        files += sorted((_PACKAGE / name).rglob("*.py"))
+        files += sorted(one for one in (_PACKAGE / name).rglob("*.*") if one.suffix in _CODE)
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in files:

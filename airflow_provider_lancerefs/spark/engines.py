@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_lancerefs.refstore import InvalidInputError, RefStore, Revision
+from airflow_provider_lancerefs.spark.jvm.compiling import has_jvm
 from airflow_provider_lancerefs.spark.options import Storages
 from airflow_provider_lancerefs.spark.ordering import CONNECTOR, BranchOf
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "SourceEngine", "engine_of"]
 
-_FEWEST_ROWS, _MOST_ROWS = 65_536, 1_048_576
+_log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
@@ -35,12 +37,30 @@ class Engine(Protocol):
 
 
 def engine_of(name: str, spark: SparkSession, storages: Storages) -> Engine:
-    """The engine of that name, made ready for a session."""
+    """The engine of that name, made ready for a session.
+
+    Ours goes through the session's JVM where that can be had, and else through the data source.
+    """
     if name == CONNECTOR:
         from airflow_provider_lancerefs.spark.connector import ConnectorEngine
 
         return ConnectorEngine(spark, storages)
-    return SourceEngine(spark, storages)
+    source = SourceEngine(spark, storages)
+    if not has_jvm(spark):
+        return source
+    from py4j.protocol import Py4JError
+
+    from airflow_provider_lancerefs.spark.jvm.engine import JvmEngine
+
+    try:
+        return JvmEngine(spark, storages)
+    except Py4JError as error:
+        _log.warning(
+            "This Spark does not take our classes (%s), so rows go through Python workers, which "
+            "is slower.",
+            str(error).partition("\n")[0],
+        )
+        return source
 
 
 class SourceEngine:
@@ -58,7 +78,7 @@ class SourceEngine:
         register(spark, {uri: options for uri, options in storages.items() if uri})
 
     def load(self, one: BranchOf, columns: Sequence[str] | None) -> DataFrame:
-        return self._load(one, columns, rows_per_partition=str(self._rows_per_partition(one)))
+        return self._load(one, columns)
 
     def save(self, df: DataFrame, one: BranchOf, mode: str, write_id: str, **options: str) -> None:
         life = {"life": one.life} if one.life else {}
@@ -76,16 +96,6 @@ class SourceEngine:
         if columns is not None:
             reader = reader.option("columns", json.dumps([*columns]))
         return reader.options(**options).load(one.uri)
-
-    def _rows_per_partition(self, one: BranchOf) -> int:
-        """So many that every core has a part, as long as parts are worth a task."""
-        context = getattr(self._spark, "sparkContext", None)
-        if context is None:
-            return _MOST_ROWS
-        rows = self._store(one).manifest(Revision(one.branch)).rows
-        cores: int = context.defaultParallelism
-        share = -(-rows // max(1, cores))
-        return min(_MOST_ROWS, max(_FEWEST_ROWS, share))
 
     def _store(self, one: BranchOf) -> RefStore:
         return RefStore.open(one.uri, one.place(self._storages).storage_options)

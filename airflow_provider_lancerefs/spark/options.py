@@ -74,14 +74,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read, in batches and partitions of how many rows."""
+    """What to read, in batches and partitions of how many rows; of partitions 0 leaves it open."""
 
     place: Place
     tag: str | None = None
     version: int | None = None
     columns: tuple[str, ...] | None = None
     batch_size: int = 16_384
-    rows_per_partition: int = 1_048_576
+    rows_per_partition: int = 0
     row_marks: bool = False
 
 

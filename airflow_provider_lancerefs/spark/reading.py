@@ -9,6 +9,7 @@ import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FRAGMENT_SHIFT = 32
+_FEWEST_ROWS, _MOST_ROWS, _FILTERED = 65_536, 1_048_576, 4
 _CHUNK = 1 << 16
 _ROARING_WITH_RUNS = 12347
 
@@ -42,12 +44,21 @@ class Snapshot:
     batch_size: int = 0
     rows_per_partition: int = 0
     row_marks: bool = False
+    taken: str = ""
 
     def open(self) -> lance.LanceDataset:
-        import lance
+        """The version; opened once in a process for each time that a snapshot is taken."""
+        options = tuple(sorted(self.storage_options.items()))
+        return _opened(self.uri, self.version, options, self.taken)
 
-        options = dict(self.storage_options) or None
-        return lance.dataset(self.uri, version=self.version, storage_options=options)
+
+@lru_cache(maxsize=8)
+def _opened(
+    uri: str, version: int, options: tuple[tuple[str, str], ...], taken: str
+) -> lance.LanceDataset:
+    import lance
+
+    return lance.dataset(uri, version=version, storage_options=dict(options) or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +93,50 @@ class SnapshotReader(DataSourceReader):
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        sizes = (
-            (one.fragment_id, one.physical_rows - (0 if self._filter else one.num_deletions))
-            for one in self._snapshot.open().get_fragments()
-        )
-        return [*map(Slices, divide(sizes, self._snapshot.rows_per_partition))]
+        return [*map(Slices, parts(self._snapshot, self._filter))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # what Spark makes of an empty list of partitions
             return
-        dataset, target = self._snapshot.open(), batch_schema(self._schema)
-        names = [name for name in target.names if name not in ROW_MARKS]
-        for scan in _scans(dataset, partition.value, self._filter):
-            scanner = dataset.scanner(
-                columns=names,
-                batch_size=self._snapshot.batch_size,
-                with_row_address=self._snapshot.row_marks,
-                with_row_id=self._snapshot.row_marks,
-                **scan,
-            )
-            for batch in scanner.to_batches():
-                yield cast_batch(batch, target)
+        columns = batch_schema(self._schema)
+        yield from rows(self._snapshot, columns, partition.value, self._filter)
+
+
+def parts(snapshot: Snapshot, filter: str | None, cores: int = 0) -> Iterator[list[Slice]]:
+    """The snapshot's rows, divided among tasks: of so many rows each, or for so many cores."""
+    sizes = [
+        (one.fragment_id, one.physical_rows - (0 if filter else one.num_deletions))
+        for one in snapshot.open().get_fragments()
+    ]
+    return divide(sizes, snapshot.rows_per_partition or _rows_each(sizes, filter, cores))
+
+
+def _rows_each(sizes: Sequence[tuple[int, int]], filter: str | None, cores: int) -> int:
+    """So many that every core has a part, as long as parts are worth a task.
+
+    Of filtered rows few may come, so it takes more of them.
+    """
+    share = -(-sum(size for _, size in sizes) // max(1, cores))
+    most = _MOST_ROWS * (_FILTERED if filter else 1)
+    return min(most, max(_FEWEST_ROWS, share))
+
+
+def rows(
+    snapshot: Snapshot, columns: pa.Schema, slices: Sequence[Slice], filter: str | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the slices that the filter leaves, in columns of these types."""
+    dataset = snapshot.open()
+    names = [name for name in columns.names if name not in ROW_MARKS]
+    for scan in _scans(dataset, slices, filter):
+        scanner = dataset.scanner(
+            columns=names,
+            batch_size=snapshot.batch_size,
+            with_row_address=snapshot.row_marks or not names,
+            with_row_id=snapshot.row_marks,
+            **scan,
+        )
+        for batch in scanner.to_batches():
+            yield cast_batch(batch, columns) if columns.names else batch.select([])
 
 
 def divide(sizes: Iterable[tuple[int, int]], rows: int) -> Iterator[list[Slice]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def take_snapshot(options: ReadOptions) -> tuple[Snapshot, StructType]:
         batch_size=options.batch_size,
         rows_per_partition=options.rows_per_partition,
         row_marks=options.row_marks,
+        taken=uuid.uuid4().hex,
     )
     schema = snapshot.open().schema
     chosen = _chosen(schema, options.columns, str(version))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -90,6 +91,7 @@ class FragmentWriter(DataSourceArrowWriter):
 
 
 _registered: dict[str, Mapping[str, str]] = {}
+_told: WeakKeyDictionary[SparkSession, Storages] = WeakKeyDictionary()
 
 
 def register(spark: SparkSession, storages: Storages | None = None) -> None:
@@ -102,7 +104,10 @@ def register(spark: SparkSession, storages: Storages | None = None) -> None:
     """
     _registered.update({uri.rstrip("/"): dict(one) for uri, one in (storages or {}).items()})
     known = {"": configured_storage(spark), **_registered}
+    if _told.get(spark) == known:
+        return
     # A class made here, unlike one of a module, is pickled with all that it holds.
     bound = type("LanceRefs", (LanceRefsSource,), {"storages": known, "__module__": "__main__"})
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(bound)
+    _told[spark] = known

@@ -1,0 +1,59 @@
+package lancerefs.spark;
+
+import java.io.Closeable;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.nio.channels.Channels;
+import java.nio.channels.SocketChannel;
+
+/**
+ * One thing asked of Python, and what it says.
+ *
+ * <p>Asked: the name of the work, and its order, which only Python understands. Said: any number of
+ * pieces, each after a byte that tells what it is, up to an end or an error.
+ */
+final class Conversation implements Closeable {
+    private static final int PIECE = 'p';
+    private static final int END = 'e';
+    private static final int ERROR = 'x';
+
+    final SocketChannel channel;
+    final DataInputStream in;
+    final DataOutputStream out;
+
+    Conversation(String recipe, String work, byte[] order) throws IOException {
+        channel = Servant.connect(recipe);
+        in = new DataInputStream(Channels.newInputStream(channel));
+        out = new DataOutputStream(Channels.newOutputStream(channel));
+        send(work.getBytes("UTF-8"));
+        send(order);
+    }
+
+    void send(byte[] said) throws IOException {
+        out.writeInt(said.length);
+        out.write(said);
+    }
+
+    /** Whether there is another piece; throws what went wrong. */
+    boolean hasPiece() throws IOException {
+        int what = in.read();
+        if (what == ERROR) {
+            throw new IOException(new String(receive(), "UTF-8"));
+        }
+        if (what != PIECE && what != END) {
+            throw new IOException("Python ended before its work was done");
+        }
+        return what == PIECE;
+    }
+
+    byte[] receive() throws IOException {
+        byte[] said = new byte[in.readInt()];
+        in.readFully(said);
+        return said;
+    }
+
+    public void close() throws IOException {
+        channel.close();
+    }
+}

@@ -1,0 +1,62 @@
+package lancerefs.spark;
+
+import java.io.IOException;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * What the driver's Python wants read or written.
+ *
+ * <p>Spark is told no more than an order's name, for what Python says may hold storage keys.
+ */
+public final class Order {
+    static final String OPTION = "order";
+    private static final Map GIVEN = new ConcurrentHashMap();
+
+    final String title;
+    final StructType columns;
+    final byte[] columnsInArrow;
+    final byte[] order;
+    final String recipe;
+    private volatile byte[][] written = new byte[0][];
+
+    private Order(String title, StructType columns, byte[] inArrow, byte[] order, String recipe) {
+        this.title = title;
+        this.columns = columns;
+        this.columnsInArrow = inArrow;
+        this.order = order;
+        this.recipe = recipe;
+    }
+
+    /**
+     * Take an order; its name, to be given as the option of that read or write.
+     *
+     * @param columns Spark's schema in JSON, and the same in Arrow
+     * @param recipe how to start Python, in JSON
+     */
+    public static String give(
+            String title, String columns, byte[] inArrow, byte[] order, String recipe)
+            throws IOException {
+        String name = UUID.randomUUID().toString();
+        StructType type = (StructType) DataType.fromJson(columns);
+        GIVEN.put(name, new Order(title, type, inArrow, order, recipe));
+        return name;
+    }
+
+    /** Forget a write's order; what its tasks said, once all of them were done. */
+    public static byte[][] take(String name) {
+        return ((Order) GIVEN.remove(name)).written;
+    }
+
+    static Order named(Map options) {
+        return (Order) GIVEN.get(options.get(OPTION));
+    }
+
+    void done(byte[][] said) {
+        written = said;
+    }
+}

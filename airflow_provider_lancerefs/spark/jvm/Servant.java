@@ -1,0 +1,86 @@
+package lancerefs.spark;
+
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.net.SocketException;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.spark.SparkFiles;
+import org.apache.spark.api.python.PythonUtils;
+
+/** The Python process of this JVM that reads and writes for all of its tasks; it ends with it. */
+final class Servant {
+    private static final String MODULE = "airflow_provider_lancerefs.spark.jvm.serving";
+    private static final String PATH = "PYTHONPATH";
+    private static final Map RUNNING = new HashMap();
+
+    private final Process process;
+    private final Path socket;
+
+    private Servant(String recipe) throws IOException {
+        socket = Files.createTempDirectory("lancerefs-").resolve("socket");
+        // Its standard input is what tells it that this JVM is no more: nobody ever writes there.
+        process = command(recipe, socket).start();
+        String said =
+            new BufferedReader(new InputStreamReader(process.getInputStream(), "UTF-8")).readLine();
+        if (said == null) {
+            Files.deleteIfExists(socket.getParent());
+            throw new IOException("Python could not be started to read and write Lance tables, for "
+                + "which it needs pyarrow, pylance and the files that were submitted: its own words "
+                + "are in the stderr of this executor");
+        }
+    }
+
+    /**
+     * A new connection to the process, which is started if it is not there.
+     *
+     * @param recipe how to start it, as the driver's Python put it in JSON
+     */
+    static synchronized SocketChannel connect(String recipe) throws IOException {
+        Servant servant = (Servant) RUNNING.get(recipe);
+        if (servant != null) {
+            try {
+                return servant.connect();
+            } catch (SocketException gone) {
+                servant.process.destroyForcibly();
+            }
+        }
+        servant = new Servant(recipe);
+        RUNNING.put(recipe, servant);
+        return servant.connect();
+    }
+
+    private SocketChannel connect() throws IOException {
+        return SocketChannel.open(UnixDomainSocketAddress.of(socket));
+    }
+
+    /** As Spark starts its own Python workers: with what was submitted, where it lies here. */
+    private static ProcessBuilder command(String recipe, Path socket) throws IOException {
+        Map said = (Map) new ObjectMapper().readValue(recipe, Map.class);
+        ProcessBuilder builder = new ProcessBuilder(
+            new String[] {(String) said.get("python"), "-m", MODULE, socket.toString()});
+        Map environment = builder.environment();
+        environment.putAll((Map) said.get("environment"));
+        StringBuilder places = new StringBuilder();
+        Iterator includes = ((List) said.get("includes")).iterator();
+        while (includes.hasNext()) {
+            File include = new File(SparkFiles.getRootDirectory(), (String) includes.next());
+            places.append(include).append(File.pathSeparator);
+        }
+        if (environment.containsKey(PATH)) {
+            places.append(environment.get(PATH)).append(File.pathSeparator);
+        }
+        environment.put(PATH, places.append(PythonUtils.sparkPythonPath()).toString());
+        return builder.redirectError(ProcessBuilder.Redirect.INHERIT);
+    }
+}
