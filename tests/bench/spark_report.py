@@ -12,7 +12,7 @@ from tests.bench.report import Table as Shown
 from tests.bench.report import generated_by
 from tests.bench.spark_results import AS_FAST_AS_CONNECTOR, Bar, Results
 from tests.bench.spark_rows import POOL, Table
-from tests.bench.spark_stage import CONNECTOR, CONNECTOR_PYSPARK, HEAP, TUNED
+from tests.bench.spark_stage import CONNECTOR, CONNECTOR_PYSPARK, HEAP
 from tests.bench.spark_ways import Task, Way
 
 PART = "spark"
@@ -110,8 +110,12 @@ def _unjudged(results: Results) -> str:
 def _method(results: Results) -> list[str]:
     used = ", ".join(f"{name} {number}" for name, number in results.versions.items())
     return [
-        f"{used}; Spark is `local[2]` with a heap of at most {HEAP}, and files are on local disk, "
-        "mostly in the page cache.",
+        f"{used}; Spark is `local[2]` with a heap of at most {HEAP}, and files are "
+        + (
+            "in memory (tmpfs), so that no disk sets the pace."
+            if results.in_memory
+            else "on local disk, mostly in the page cache."
+        ),
         f"**{Way.OURS}**: `LanceRun.write` and `LanceRun.read` on a branch, commit included. "
         f"**{Way.PARQUET}**: Spark's own, with its usual settings. **{Way.PYLANCE}**: "
         "`write_dataset` and `scanner` in one process, without partitions. "
@@ -128,26 +132,15 @@ def _method(results: Results) -> list[str]:
         "dictionary.",
         "Partitions are those that write; what is read is coalesced to as many. Reading all goes "
         "to Spark's `noop`. Two columns are summed up, and so are all columns of the few rows that "
-        "a range of `n` leaves; the sums are compared with what they must be. "
-        f"{Way.OURS} has to be told the columns (`columns=`), for Spark does not tell a Python "
-        "data source which it needs; the others find out themselves.",
+        "a range of `n` leaves; the sums are compared with what they must be.",
         "Each way has processes of its own, new ones for each number of partitions, which have "
         "done everything before with few rows. Ways take turns, each writing, reading and removing "
-        "its table; each does so once.",
-        "Memory is what the JVM, its Python workers and the script hold together, at most, through "
+        "its table. The two short reads are done five times, of which the middle one counts.",
+        "Memory is what the JVM, its Python processes and the script hold together, at most, in "
         "all tasks; what processes share is counted once (proportional set size). The JVM seldom "
         "gives back what it took. In a cluster the script is on the driver.",
-        f"**{Way.TUNED}**: with {_settings()}. The first leaves it to "
-        "`spark.sql.execution.arrow.maxRecordsPerBatch` alone to keep batches small, and the last "
-        "is `spark.executor.extraJavaOptions` in a cluster. Measured in as many partitions as "
-        "there are cores; the bars are on what is not tuned.",
         "Times include whatever else the machine was doing.",
     ]
-
-
-def _settings() -> str:
-    *some, last = (f"`{key}={value}`" for key, value in TUNED.items())
-    return f"{', '.join(some)} and {last}"
 
 
 def _headline(results: Results) -> str:

@@ -59,11 +59,14 @@ class Results:
         memory: Sequence[Memory] = (),
         versions: dict[str, str] | None = None,
         missing: str = "",
+        *,
+        in_memory: bool = False,
     ) -> None:
         self.all = tuple(results)
         self.memory = tuple(memory)
         self.versions = versions or {}
         self.missing = missing
+        self.in_memory = in_memory
         self._found = {(one.way, one.task, one.table, one.partitions): one for one in results}
 
     @property

@@ -25,12 +25,6 @@ REPOSITORY = Path(__file__).parents[2]
 HEAP = "2g"
 CONNECTOR = "org.lance:lance-spark-3.5_2.12:0.4.0"
 CONNECTOR_PYSPARK = "3.5.9"
-TUNED = {
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true "
-    "-Darrow.enable_null_check_for_get=false",
-}
 _INTERPRETER = "LANCEREFS_BENCH_SPARK35"
 _HOME = REPOSITORY / "build" / "connector"
 _EVERY = 0.2  # seconds between two looks at the memory
@@ -210,7 +204,7 @@ def build(folder: Path, way: Way, table: Table) -> str:
     uri = str(folder / "t")
     if way is not Way.PARQUET:
         lance.write_dataset(schema(table).empty_table(), uri)
-    if way in (Way.OURS, Way.TUNED):
+    if way is Way.OURS:
         RefStore.open(uri).create_branch(BRANCH)
     return uri
 

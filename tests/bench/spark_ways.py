@@ -32,7 +32,6 @@ class Way(StrEnum):
     """By what rows are written and read."""
 
     OURS = "lancerefs"
-    TUNED = "lancerefs, tuned"
     CONNECTOR = "connector"
     PARQUET = "Parquet"
     PYLANCE = "pylance alone"
@@ -62,7 +61,7 @@ class Files(Protocol):
     """How one way reads and writes with Spark."""
 
     def write(self, df: DataFrame, uri: str) -> None: ...
-    def read(self, uri: str, columns: tuple[str, ...] | None = None) -> DataFrame: ...
+    def read(self, uri: str) -> DataFrame: ...
 
 
 class Ours:
@@ -74,8 +73,8 @@ class Ours:
     def write(self, df: DataFrame, uri: str) -> None:
         self._run(uri).write(df, NAME)
 
-    def read(self, uri: str, columns: tuple[str, ...] | None = None) -> DataFrame:
-        return self._run(uri).read(NAME, columns)
+    def read(self, uri: str) -> DataFrame:
+        return self._run(uri).read(NAME)
 
     def _run(self, uri: str) -> LanceRun:
         from airflow_provider_lancerefs.spark import LanceRun
@@ -84,7 +83,7 @@ class Ours:
 
 
 class OfFormat:
-    """A data source of Spark's own, or of a jar; both know which columns are asked for."""
+    """A data source of Spark's own, or of a jar."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
@@ -93,9 +92,8 @@ class OfFormat:
     def write(self, df: DataFrame, uri: str) -> None:
         df.write.format(self._name).mode("append").save(uri)
 
-    def read(self, uri: str, columns: tuple[str, ...] | None = None) -> DataFrame:
-        there = self._spark.read.format(self._name).load(uri)
-        return there.select(*columns) if columns else there
+    def read(self, uri: str) -> DataFrame:
+        return self._spark.read.format(self._name).load(uri)
 
 
 class WithSpark:
@@ -120,7 +118,7 @@ class WithSpark:
             Task.GENERATE: lambda: _drain(self._frame(order)),
             Task.WRITE: lambda: self._write(order),
             Task.READ: lambda: _drain(self._files.read(uri).coalesce(partitions)),
-            Task.COLUMNS: lambda: _summed(self._files.read(uri, FEW).coalesce(partitions)),
+            Task.COLUMNS: lambda: _summed(self._files.read(uri).select(*FEW).coalesce(partitions)),
             Task.FILTER: lambda: self._filter(order),
         }
         return done[task]()
