@@ -75,7 +75,7 @@ class SourceEngine:
                 f"{CONNECTOR!r}."
             ) from error
         self._spark, self._storages, self._format = spark, storages, FORMAT
-        register(spark, {uri: options for uri, options in storages.items() if uri})
+        register(spark, storages)
 
     def load(self, one: BranchOf, columns: Sequence[str] | None) -> DataFrame:
         return self._load(one, columns)

@@ -100,10 +100,13 @@ def register(spark: SparkSession, storages: Storages | None = None) -> None:
     Args:
         spark: The session.
         storages: pylance's storage options by dataset, or by a folder above it. What stands in
-            Spark's configuration as `spark.lancerefs.secret.<option>` serves all others.
+            Spark's configuration as `spark.lancerefs.secret.<option>` serves all others, if
+            nothing is given for ''.
     """
-    _registered.update({uri.rstrip("/"): dict(one) for uri, one in (storages or {}).items()})
-    known = {"": configured_storage(spark), **_registered}
+    given = {uri.rstrip("/"): dict(one) for uri, one in (storages or {}).items()}
+    usual = given.pop("") if "" in given else configured_storage(spark)
+    _registered.update(given)
+    known = {"": usual, **_registered}
     if _told.get(spark) == known:
         return
     # A class made here, unlike one of a module, is pickled with all that it holds.

@@ -65,10 +65,11 @@ class Files(Protocol):
 
 
 class Ours:
-    """A run's branch, as a job gets it."""
+    """A run's branch, as a job gets it: by a handle that it makes once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+        self._runs: dict[str, LanceRun] = {}
 
     def write(self, df: DataFrame, uri: str) -> None:
         self._run(uri).write(df, NAME)
@@ -79,7 +80,9 @@ class Ours:
     def _run(self, uri: str) -> LanceRun:
         from airflow_provider_lancerefs.spark import LanceRun
 
-        return LanceRun.open({NAME: uri}, BRANCH, spark=self._spark)
+        if uri not in self._runs:
+            self._runs[uri] = LanceRun.open({NAME: uri}, BRANCH, spark=self._spark)
+        return self._runs[uri]
 
 
 class OfFormat:

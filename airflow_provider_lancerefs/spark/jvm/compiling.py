@@ -11,6 +11,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +30,15 @@ _known: dict[str, Any] = {}
 
 def has_jvm(spark: SparkSession) -> bool:
     """Whether the session has a JVM of its own here, as those of Spark Connect do not."""
-    context: Any = getattr(spark, "sparkContext", None)
-    if context is None:
-        return False
-    java: str = context._jvm.java.lang.System.getProperty("java.specification.version")
-    return java.isdigit() and int(java) >= _OLDEST_JAVA
+    context = getattr(spark, "sparkContext", None)
+    return context is not None and _java(context) >= _OLDEST_JAVA
+
+
+@lru_cache(maxsize=1)
+def _java(context: SparkContext) -> int:
+    jvm: Any = context._jvm
+    version: str = jvm.java.lang.System.getProperty("java.specification.version")
+    return int(version) if version.isdigit() else 0  # before 9 it was '1.8'
 
 
 def orders(context: SparkContext) -> Any:
