@@ -299,6 +299,8 @@ def test_the_job_side_is_whole(tmp_path: Path) -> None:
         "import airflow_provider_lancerefs as ours;"
         "names = [one.name for one in pkgutil.walk_packages(ours.__path__, ours.__name__ + '.')];"
         "[importlib.import_module(one) for one in names];"
+        "from airflow_provider_lancerefs.spark.jvm.compiling import java;"
+        "assert 'Source.java' in java();"
         "assert 'airflow' not in sys.modules; print(ours.__file__, len(names))"
     )
     done = subprocess.run(

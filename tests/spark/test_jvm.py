@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from airflow_provider_lancerefs.spark import LanceRun, engines
 from airflow_provider_lancerefs.spark.engines import SourceEngine
 from airflow_provider_lancerefs.spark.jvm import serving
 from airflow_provider_lancerefs.spark.jvm.engine import JvmEngine
+from tests.services.seaweed import S3Server
 from tests.spark import every_type
 from tests.spark.conftest import REPOSITORY
 from tests.spark.test_committing import orphans
@@ -291,21 +291,26 @@ class TestTrouble:
         ) as driver:
             assert driver.stdout is not None
             assert "3" == driver.stdout.readline().strip()
-            family = psutil.Process(driver.pid).children(recursive=True)
-            serving_ = [one for one in family if "spark.jvm.serving" in " ".join(one.cmdline())]
-            folders = [Path(one.cmdline()[-1]).parent for one in serving_]
-            java = [one for one in family if one.name() == "java"]
-            assert len(serving_) == 1
-            assert folders[0].exists()
-            os.kill(java[0].pid, signal.SIGKILL)
-            gone, alive = psutil.wait_procs(serving_, timeout=20)
+            found = servants(driver.pid)
+            assert 1 == len(found)
+            folder = Path(found[0].cmdline()[-1]).parent
+            assert folder.exists()
+            os.kill(found[0].ppid(), signal.SIGKILL)
+            alive = psutil.wait_procs(found, timeout=20)[1]
             driver.kill()
         assert [] == alive
-        assert 1 == len(gone)
-        deadline = time.monotonic() + 5
-        while folders[0].exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not folders[0].exists()
+        assert not folder.exists()
+
+    def test_an_interpreter_that_only_executors_have_plans_nothing(
+        self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Such as one that is shipped in an archive: the driver plans with its own."""
+        frame_of = opened(spark, local_place.create())
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", "./environment/bin/python")
+        frame = frame_of.read("t")
+        assert 1 == frame.rdd.getNumPartitions()
+        with pytest.raises(Exception, match="environment/bin/python"):
+            frame.collect()
 
     def test_a_python_that_does_not_start_is_told(
         self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
@@ -328,10 +333,35 @@ sys.stdin.read()
 """
 
 
-def servants() -> list[psutil.Process]:
-    """The processes that serve the JVM of this session."""
-    family = psutil.Process().children(recursive=True)
-    return [one for one in family if "spark.jvm.serving" in " ".join(one.cmdline())]
+def servants(driver: int | None = None) -> list[psutil.Process]:
+    """The processes that serve the JVM of a driver, or of this session."""
+    return [
+        one
+        for one in psutil.Process(driver).children(recursive=True)
+        if one.status() != psutil.STATUS_ZOMBIE and "spark.jvm.serving" in " ".join(one.cmdline())
+    ]
+
+
+class TestSecrets:
+    """Credentials stay out of whatever Spark shows."""
+
+    def test_neither_plans_nor_processes_show_one(
+        self, spark: SparkSession, s3: S3Server, s3_place: Place, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """Of a table on S3, which is read and written all the same."""
+        run = opened(spark, s3_place.create())
+        frame = run.read("t").where("n > 1")
+        frame.explain(True)
+        plan = frame._jdf.queryExecution().toString()
+        run.write(frame, "t")
+
+        argv = [" ".join(one.cmdline()) for one in servants()]
+        shown = plan + "".join(capfd.readouterr()) + "".join(argv)
+        assert "jvm.serving" in shown
+        assert s3_place.uri in shown
+        assert s3.secret_key not in shown
+        assert s3.access_key not in shown.replace(s3_place.uri, "")
+        assert [1, 2, 2, 3, 3] == s3_place.values()
 
 
 class TestWithoutJvm:

@@ -1,6 +1,5 @@
 package lancerefs.spark;
 
-import java.io.IOException;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
@@ -21,29 +20,34 @@ public final class Order {
     final StructType columns;
     final byte[] columnsInArrow;
     final byte[] order;
-    final String recipe;
+    final String executors;
+    final String driver;
     private volatile byte[][] written = new byte[0][];
 
-    private Order(String title, StructType columns, byte[] inArrow, byte[] order, String recipe) {
+    private Order(
+            String title, StructType columns, byte[] inArrow, byte[] order,
+            String executors, String driver) {
         this.title = title;
         this.columns = columns;
         this.columnsInArrow = inArrow;
         this.order = order;
-        this.recipe = recipe;
+        this.executors = executors;
+        this.driver = driver;
     }
 
     /**
      * Take an order; its name, to be given as the option of that read or write.
      *
      * @param columns Spark's schema in JSON, and the same in Arrow
-     * @param recipe how to start Python, in JSON
+     * @param executors how to start Python there, in JSON
+     * @param driver the same for here
      */
     public static String give(
-            String title, String columns, byte[] inArrow, byte[] order, String recipe)
-            throws IOException {
+            String title, String columns, byte[] inArrow, byte[] order,
+            String executors, String driver) {
         String name = UUID.randomUUID().toString();
         StructType type = (StructType) DataType.fromJson(columns);
-        GIVEN.put(name, new Order(title, type, inArrow, order, recipe));
+        GIVEN.put(name, new Order(title, type, inArrow, order, executors, driver));
         return name;
     }
 

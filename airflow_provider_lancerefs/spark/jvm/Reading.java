@@ -115,7 +115,7 @@ final class Reading implements Scan, Batch, SupportsPushDownFilters, SupportsPus
 
     private InputPartition[] plan() throws IOException {
         List found = new ArrayList();
-        Conversation python = new Conversation(order.recipe, "plan", order.order);
+        Conversation python = new Conversation(order.driver, "plan", order.order);
         try {
             python.out.writeInt(SparkContext.getOrCreate().defaultParallelism());
             python.send(columns.json().getBytes("UTF-8"));
@@ -130,6 +130,6 @@ final class Reading implements Scan, Batch, SupportsPushDownFilters, SupportsPus
     }
 
     public PartitionReaderFactory createReaderFactory() {
-        return new Readers(order.recipe, columns);
+        return new Readers(order.executors, columns);
     }
 }

@@ -61,7 +61,7 @@ final class Writing implements WriteBuilder, Write, BatchWrite {
     }
 
     public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-        return new Writers(order.recipe, order.order, order.columnsInArrow, columns);
+        return new Writers(order.executors, order.order, order.columnsInArrow, columns);
     }
 
     public void commit(WriterCommitMessage[] messages) {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SOURCE", "has_jvm", "orders"]
+__all__ = ["SOURCE", "has_jvm", "java", "orders"]
 
 SOURCE = "lancerefs.spark.Source"
 _OLDEST_JAVA = 17  # the first long-lived one that has sockets in the file system
@@ -58,14 +58,20 @@ def orders(context: SparkContext) -> Any:
         return _known[application]
 
 
+def java() -> Mapping[str, str]:
+    """The sources by name, from wherever this package was imported, which may be a zip."""
+    files = resources.files(__package__).iterdir()
+    return {one.name: one.read_text(encoding="utf-8") for one in files if one.name[-5:] == ".java"}
+
+
 def _compiled(context: SparkContext, loader: Any) -> Mapping[str, bytes]:
     jvm: Any = context._jvm
     gateway: Any = context._gateway
     resource = jvm.org.codehaus.commons.compiler.util.resource
-    texts = [one for one in resources.files(__package__).iterdir() if one.name.endswith(".java")]
+    texts = java()
     sources = gateway.new_array(resource.Resource, len(texts))
-    for place, one in enumerate(texts):
-        sources[place] = resource.StringResource(one.name, one.read_text(encoding="utf-8"))
+    for place, (name, text) in enumerate(texts.items()):
+        sources[place] = resource.StringResource(name, text)
     compiler, made = jvm.org.codehaus.janino.Compiler(), resource.MapResourceCreator()
     compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
     compiler.setClassFileCreator(made)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -77,15 +79,19 @@ class JvmEngine:
 
     def _give(self, title: str, columns: StructType, order: bytes) -> str:
         in_arrow = batch_schema(columns).serialize().to_pybytes()
-        given: str = self._orders.give(title, columns.json(), in_arrow, order, self._recipe())
+        theirs = self._spark.sparkContext.pythonExec
+        here = theirs if shutil.which(theirs) else sys.executable  # such as one in an archive
+        given: str = self._orders.give(
+            title, columns.json(), in_arrow, order, self._recipe(theirs), self._recipe(here)
+        )
         return given
 
-    def _recipe(self) -> str:
-        """How executors start Python, as they do for Spark's own workers."""
+    def _recipe(self, python: str) -> str:
+        """How a JVM starts Python, as it does for Spark's own workers."""
         context = self._spark.sparkContext
         said = {
             "environment": dict(context.environment),
             "includes": list(context._python_includes or []),
-            "python": context.pythonExec,
+            "python": python,
         }
         return json.dumps(said, sort_keys=True)
