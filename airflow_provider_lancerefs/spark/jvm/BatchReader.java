@@ -33,11 +33,17 @@ final class BatchReader implements PartitionReader {
 
     public boolean next() throws IOException {
         if (python == null) {
-            python = new Conversation(recipe, "read", order);
             memory = ArrowUtils.rootAllocator().newChildAllocator("lancerefs", 0, Long.MAX_VALUE);
+            python = new Conversation(recipe, "read", order);
             arrow = new ArrowStreamReader(python.channel, memory);
         }
-        return python.hasPiece() && arrow.loadNextBatch();
+        if (!python.hasPiece()) {
+            return false;
+        }
+        if (!arrow.loadNextBatch()) { // takes a stream that broke off for one that ended
+            throw Conversation.broken();
+        }
+        return true;
     }
 
     public Object get() {
@@ -71,11 +77,13 @@ final class BatchReader implements PartitionReader {
     }
 
     public void close() throws IOException {
-        if (arrow != null) {
+        if (python == null) {
+            return;
+        }
+        try {
             arrow.close(false);
             memory.close();
-        }
-        if (python != null) {
+        } finally {
             python.close();
         }
     }

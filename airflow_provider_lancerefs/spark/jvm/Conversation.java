@@ -42,9 +42,13 @@ final class Conversation implements Closeable {
             throw new IOException(new String(receive(), "UTF-8"));
         }
         if (what != PIECE && what != END) {
-            throw new IOException("Python ended before its work was done");
+            throw broken();
         }
         return what == PIECE;
+    }
+
+    static IOException broken() {
+        return new IOException("Python ended before its work was done");
     }
 
     byte[] receive() throws IOException {

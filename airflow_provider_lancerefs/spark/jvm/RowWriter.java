@@ -29,17 +29,18 @@ final class RowWriter implements DataWriter {
     private static final long MOST_BYTES = 8L << 20;
     private static final int MOST_ROWS = 1 << 16;
 
-    private final UnsafeProjection packing;
+    private final StructType columns;
     private final BufferAllocator memory;
     private final Conversation python;
     private final VectorSchemaRoot root;
     private final ArrowStreamWriter arrow;
     private final ArrowWriter writer;
+    private UnsafeProjection packing; // seldom needed, and not made before
     private int rows = 0;
     private long bytes = 0;
 
     RowWriter(String recipe, byte[] order, byte[] columnsInArrow, StructType columns) {
-        packing = UnsafeProjection.create(columns);
+        this.columns = columns;
         memory = ArrowUtils.rootAllocator().newChildAllocator("lancerefs", 0, Long.MAX_VALUE);
         try {
             root = VectorSchemaRoot.create(schema(columnsInArrow), memory);
@@ -70,13 +71,20 @@ final class RowWriter implements DataWriter {
 
     public void write(Object given) throws IOException {
         UnsafeRow row =
-            given instanceof UnsafeRow ? (UnsafeRow) given : packing.apply((InternalRow) given);
+            given instanceof UnsafeRow ? (UnsafeRow) given : packed((InternalRow) given);
         writer.write(row);
         rows += 1;
         bytes += row.getSizeInBytes();
         if (rows >= MOST_ROWS || bytes >= MOST_BYTES) {
             flush();
         }
+    }
+
+    private UnsafeRow packed(InternalRow row) {
+        if (packing == null) {
+            packing = UnsafeProjection.create(columns);
+        }
+        return packing.apply(row);
     }
 
     private void flush() throws IOException {
@@ -121,8 +129,11 @@ final class RowWriter implements DataWriter {
     public void abort() {}
 
     public void close() throws IOException {
-        root.close();
-        memory.close();
-        python.close();
+        try {
+            root.close();
+            memory.close();
+        } finally {
+            python.close();
+        }
     }
 }
