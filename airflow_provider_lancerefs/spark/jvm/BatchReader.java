@@ -33,8 +33,8 @@ final class BatchReader implements PartitionReader {
 
     public boolean next() throws IOException {
         if (python == null) {
-            memory = ArrowUtils.rootAllocator().newChildAllocator("lancerefs", 0, Long.MAX_VALUE);
             python = new Conversation(recipe, "read", order);
+            memory = ArrowUtils.rootAllocator().newChildAllocator("lancerefs", 0, Long.MAX_VALUE);
             arrow = new ArrowStreamReader(python.channel, memory);
         }
         if (!python.hasPiece()) {
