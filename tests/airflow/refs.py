@@ -86,7 +86,7 @@ class Watched:
 class Kept:
     """A fake of `asset_state_store`, for the real one asks the API server through a triggerer.
 
-    `tests.airflow.triggerer` runs the same watchers inside one.
+    `tests.airflow.test_watching` runs the same watchers inside one.
     """
 
     def __init__(self) -> None:
