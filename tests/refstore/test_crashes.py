@@ -20,18 +20,11 @@ from airflow_provider_lancerefs.refstore import (
 )
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import open_storage
-from tests.refstore.crashing import (
-    CALLS,
-    NO_TIME,
-    Check,
-    LocalWorld,
-    Moment,
-    Outcome,
-    S3World,
-    World,
-    crash_everywhere,
-    elsewhere,
-)
+from tests.refstore.crashing.calls import CALLS, elsewhere
+from tests.refstore.crashing.everywhere import Check, Outcome, crash_everywhere
+from tests.refstore.crashing.orders import Moment
+from tests.refstore.crashing.worlds import LocalWorld, S3World, World
+from tests.refstore.publishing.calls import NO_TIME
 from tests.services.seaweed import BUCKET, S3Server
 from tests.tables import Place
 

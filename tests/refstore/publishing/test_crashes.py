@@ -12,15 +12,10 @@ import pytest
 
 from airflow_provider_lancerefs.refstore import RefStore
 from airflow_provider_lancerefs.refstore.dataset import Dataset
-from tests.refstore.crashing import (
-    CALLS,
-    LocalWorld,
-    Moment,
-    Outcome,
-    S3World,
-    World,
-    crash_everywhere,
-)
+from tests.refstore.crashing.calls import CALLS
+from tests.refstore.crashing.everywhere import Outcome, crash_everywhere
+from tests.refstore.crashing.orders import Moment
+from tests.refstore.crashing.worlds import LocalWorld, S3World, World
 from tests.refstore.publishing.scenes import SCENES, Scene, check_whole, head, place, repair
 from tests.services.seaweed import BUCKET, S3Server
 

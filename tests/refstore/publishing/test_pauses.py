@@ -18,16 +18,9 @@ import pytest
 
 from airflow_provider_lancerefs.refstore import LanceRefsError, RefStore
 from airflow_provider_lancerefs.refstore.dataset import Dataset
-from tests.refstore.crashing import (
-    MOST_POINTS,
-    Ending,
-    LocalWorld,
-    Moment,
-    Outcome,
-    S3World,
-    World,
-    in_short,
-)
+from tests.refstore.crashing.everywhere import MOST_POINTS, Outcome, in_short
+from tests.refstore.crashing.orders import Ending, Moment
+from tests.refstore.crashing.worlds import LocalWorld, S3World, World
 from tests.refstore.publishing.calls import NO_TIME, publish
 from tests.refstore.publishing.scenes import SCENES, Scene, check_whole, head, place, repair
 from tests.services.seaweed import BUCKET, S3Server
