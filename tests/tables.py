@@ -50,6 +50,9 @@ class Place:
         dataset = lance.dataset(self.uri, version=version, storage_options=self.options or None)
         return sorted(dataset.to_table().column("n").to_pylist())
 
+    def files_below(self, prefix: str) -> list[str]:
+        return [entry.path for entry in self.store()._dataset.storage.list(prefix)]
+
     def _write(self, values: Iterable[int], mode: str, **arguments: object) -> None:
         lance.write_dataset(
             pa.table({"n": pa.array(list(values), pa.int64())}),
