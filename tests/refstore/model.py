@@ -1,8 +1,8 @@
 """What one dataset should hold, as plain values: a truth of its own to hold the library against.
 
 It knows the rules of the ref store (who may take, need and delete what) and never asks the library
-or the disk for its expectation. Only where a call was cut short is it told what was found, and it
-then says whether that could be.
+or the disk for its expectation. Only where a call was cut short is it told what was found, and
+`model_fates` then says whether that could be.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ from tests.refstore.model_values import (
     DeleteTag,
     Expire,
     Face,
-    Fates,
     Found,
     Mend,
     MoveTag,
     Outcome,
-    Repair,
     Residue,
     Rows,
     SetMetadata,
@@ -187,14 +185,14 @@ class Truth:
             return Outcome.TAKEN
         return self._complete(call.name, there, patient=call.patient)
 
-    def _undated(self, name: str, there: BranchTruth) -> bool:
+    def undated(self, name: str, there: BranchTruth) -> bool:
         """Whether remains may be what followed a fork that was cleaned up, for all one can tell."""
         return self.residue[name].lowest > there.fork and name in self.rewritten
 
     def _complete(self, name: str, there: BranchTruth, *, patient: bool) -> Outcome:
         if there.versions:
             return Outcome.DONE
-        if name in self.residue and (patient or self._undated(name, there)):
+        if name in self.residue and (patient or self.undated(name, there)):
             return Outcome.CONFLICT
         rows = self.versions(there.parent).get(there.fork)
         if rows is None:
@@ -355,99 +353,6 @@ class Truth:
     def dangles(self, tag: TagTruth) -> bool:
         return tag.version not in self.versions(tag.branch)
 
-    def mended(self) -> dict[str, set[Face | None]]:
-        """What a repair without patience may make of each branch: in which order is its own."""
-        found: dict[str, set[Face | None]] = {}
-        for name, one in self.branches.items():
-            found[name] = {one.face}
-            needing = self.needing(name)
-            if one.state is State.REMOVING or (one.state.ending and not needing):
-                found[name] = {None}
-            elif one.state.ending:
-                found[name] = {Face(not one.versions)}
-                if all(
-                    need in self.branches and self.branches[need].state.ending for need in needing
-                ):
-                    found[name].add(None)
-            elif not one.versions and name not in self.residue:
-                found[name] = {Face() if one.fork in self.versions(one.parent) else None}
-            elif not one.versions and not self._undated(name, one):
-                found[name].add(Face() if one.fork in self.versions(one.parent) else None)
-        return found
-
-    def fates(self, call: Call) -> Fates:
-        """What may be found once the call was cut short anywhere."""
-        after = self.copy()
-        if not isinstance(call, Repair):
-            after.apply(call)
-        branches: dict[str, set[Face | None]] = {}
-        for name in {*self.branches, *after.branches}:
-            refs = (self.branches.get(name), after.branches.get(name))
-            branches[name] = {one.face if one else None for one in refs}
-        tags: dict[str, set[TagTruth | None]] = {
-            name: {self.tags.get(name), after.tags.get(name)} for name in {*self.tags, *after.tags}
-        }
-        born = {name: one for name, one in after.branches.items() if name not in self.branches}
-        if isinstance(call, CreateBranch) and call.name not in self.branches:
-            made = self.born(call)
-            if isinstance(made, BranchTruth):
-                born[call.name] = born.get(call.name, made)
-                branches.setdefault(call.name, {None}).add(Face(headless=True))
-        for name in self._going(call):
-            branches[name] |= self._cut_short(name)
-        if isinstance(call, CreateTag | ShallowClone):
-            self._put_and_not_taken_back(call, tags)
-        if isinstance(call, Repair):
-            self._half_mended(branches, tags)
-        return Fates(branches, tags, born)
-
-    def _half_mended(
-        self, branches: dict[str, set[Face | None]], tags: dict[str, set[TagTruth | None]]
-    ) -> None:
-        for name, faces in self.mended().items():
-            branches[name] |= faces
-        for name, tag in self.tags.items():
-            if self._may_dangle(tag):
-                tags[name].add(None)
-
-    def _may_dangle(self, tag: TagTruth) -> bool:
-        there = self.branches.get(tag.branch)
-        return self.dangles(tag) or (there is not None and there.state is State.REMOVING)
-
-    def _going(self, call: Call) -> list[str]:
-        """The branches that a call may be deleting."""
-        if isinstance(call, DeleteBranch):
-            there = self.branches.get(call.name)
-            return [call.name] if there and (call.force or not there.protected) else []
-        if isinstance(call, Expire) and not call.dry_run:
-            return self.matched(call)
-        if isinstance(call, Repair):
-            return [name for name, one in self.branches.items() if one.state.ending]
-        return []
-
-    def _cut_short(self, name: str) -> set[Face | None]:
-        there = self.branches[name]
-        if there.state is State.REMOVING:
-            return {GOING_AWAY, None}
-        marked: set[Face | None] = {Face(not there.versions, State.DELETING)}
-        blocked = [need for need in self.needing(name) if need in self.tags]
-        return marked | (set() if blocked else {GOING_AWAY})
-
-    def _put_and_not_taken_back(
-        self, call: CreateTag | ShallowClone, tags: dict[str, set[TagTruth | None]]
-    ) -> None:
-        """A dead call may leave its tag on a branch whose files are going."""
-        name = call.name if isinstance(call, CreateTag) else call.pin
-        metadata = {PROTECTED: "true", PIN: call.target} if isinstance(call, ShallowClone) else {}
-        if isinstance(call, CreateTag) and call.protected:
-            metadata = {PROTECTED: "true"}
-        source = self.tags.get(call.at.tag or "")
-        on = source.branch if source else call.at.branch
-        there = self.branches.get(on)
-        if there and there.state is State.REMOVING and name not in self.tags:
-            left = {TagTruth(on, number, metadata) for number in there.versions}
-            tags.setdefault(name, {None}).update(left)
-
     def adopt_branch(self, name: str, face: Face | None, born: BranchTruth | None) -> None:
         """Believe what was found of a branch, once it is known that it may be so."""
         if face is None:
@@ -463,33 +368,3 @@ class Truth:
             there.versions.clear()
         elif not there.versions and face != GOING_AWAY:
             there.versions[there.fork] = self.versions(there.parent)[there.fork]
-
-    def _headless(self, name: str, one: BranchTruth) -> set[tuple[str, str]]:
-        """Later remains may pass for what followed a fork that was cleaned up."""
-        if one.versions or (name in self.residue and self._undated(name, one)):
-            return set()
-        return {("wrong-head" if name in self.residue else "ref-without-head", f"branch {name}")}
-
-    def findings(self) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-        """What a check without patience must find and may find, as codes and subjects."""
-        must: set[tuple[str, str]] = set()
-        may: set[tuple[str, str]] = set()
-        for name, one in self.branches.items():
-            above = self.branches.get(one.parent)
-            if one.state.ending:
-                must.add(("unfinished-delete", f"branch {name}"))
-                continue
-            must |= self._headless(name, one)
-            if name in self.residue and not one.versions:
-                may.add(("wrong-head", f"branch {name}"))
-            if one.parent != MAIN and (above is None or above.life != one.parent_life):
-                must.add(("lost-parent", f"branch {name}"))
-        for name in self.residue:
-            if name not in self.branches:
-                must.add(("tree-without-ref", f"branch {name}"))
-        for name, tag in self.tags.items():
-            if self.dangles(tag):
-                must.add(("dangling-tag", f"tag {name}"))
-            elif self._may_dangle(tag):
-                may.add(("dangling-tag", f"tag {name}"))
-        return must, may

@@ -36,6 +36,7 @@ from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import open_storage
 from tests.refstore.faults import Fuse, Mode
 from tests.refstore.model import Truth
+from tests.refstore.model_fates import fates, findings, mended
 from tests.refstore.model_values import (
     MAIN,
     PIN,
@@ -371,7 +372,7 @@ class OneDataset(RuleBasedStateMachine):
 
     def check_findings(self) -> None:
         """fsck finds what is wrong, and nothing else."""
-        must, may = self.truth.findings()
+        must, may = findings(self.truth)
         found = {
             (finding.code, finding.subject)
             for finding in self.impatient.check().findings
@@ -408,7 +409,7 @@ class OneDataset(RuleBasedStateMachine):
 
     def repaired(self) -> None:
         """Repair, and see that it mended everything."""
-        allowed = self.truth.mended()
+        allowed = mended(self.truth)
         self.impatient.check(repair=True, orphan_age=NOW)
         self.adopt(allowed, Repair())
         self.settled()
@@ -425,17 +426,17 @@ class OneDataset(RuleBasedStateMachine):
     def adopt(self, allowed: Mapping[str, set[Face | None]], call: Call) -> None:
         """Believe what a call left, if it may have."""
         found = self.disk.found(self.spoilt)
-        fates = self.truth.fates(call)
+        after = fates(self.truth, call)
         for name in sorted({*self.truth.branches, *found.branches}):
             face = found.branches[name].face if name in found.branches else None
             there = self.truth.branches.get(name)
             assert face in allowed.get(name, {there.face if there else None}), (name, face)
-            self.truth.adopt_branch(name, face, fates.born.get(name))
+            self.truth.adopt_branch(name, face, after.born.get(name))
             if face is not None:
                 self.truth.branches[name].metadata = dict(found.branches[name].metadata)
         for name in sorted({*self.truth.tags, *found.tags}):
             tag = found.tags.get(name)
-            assert tag in fates.tags.get(name, {self.truth.tags.get(name)}), (name, tag)
+            assert tag in after.tags.get(name, {self.truth.tags.get(name)}), (name, tag)
             self.truth = self.truth.with_tag(name, tag)
         self.look_at_residue()
 

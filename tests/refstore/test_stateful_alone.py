@@ -27,6 +27,7 @@ from airflow_provider_lancerefs.refstore import (
 )
 from tests.refstore.faults import Crash, CrashingDataset
 from tests.refstore.model import Truth
+from tests.refstore.model_fates import fates
 from tests.refstore.model_values import (
     MAIN,
     PIN,
@@ -86,7 +87,7 @@ class Alone(OneDataset):
             return value
         assert fault is not None
         self.adopt_clones(call, after)
-        self.adopt(self.truth.fates(call).branches, call)
+        self.adopt(fates(self.truth, call).branches, call)
         if fault.then == "repair":
             self.repaired()
         if fault.then == "retry":
@@ -415,7 +416,7 @@ class Alone(OneDataset):
             self.repaired()
             return
         crashed, _, _ = self.attempt(Repair(), fault)
-        self.adopt(self.truth.fates(Repair()).branches, Repair())
+        self.adopt(fates(self.truth, Repair()).branches, Repair())
         if crashed and fault.then != "go on":
             self.repaired()
 

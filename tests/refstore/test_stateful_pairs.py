@@ -18,6 +18,7 @@ from airflow_provider_lancerefs.refstore import Branch, LanceRefsError, RefStore
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import Storage
 from tests.refstore.faults import Crash, CrashingDataset, Fuse, Suspended
+from tests.refstore.model_fates import fates
 from tests.refstore.model_orders import Event, explanations
 from tests.refstore.model_values import (
     MAIN,
@@ -250,7 +251,7 @@ class Pairs(OneDataset):
         store = RefStore(CrashingDataset.over(self.dataset, Fuse(death)))
         with contextlib.suppress(Crash, LanceRefsError):
             perform(store, call)
-        self.adopt(self.truth.fates(call).branches, call)
+        self.adopt(fates(self.truth, call).branches, call)
         self.identify()
         self.sound = True
 
