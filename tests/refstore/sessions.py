@@ -4,73 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote, unquote
+from dataclasses import replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
-from airflow_provider_lancerefs.refstore import (
-    AlreadyExistsError,
-    Branch,
-    ConflictError,
-    ErrorKind,
-    LanceRefsError,
-    NotFoundError,
-    OutcomeUnknownError,
-    RefStore,
-    RefusedError,
-    StorageError,
-    Tag,
-)
+from airflow_provider_lancerefs.refstore import Branch, RefStore, RefusedError, Tag
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import open_storage
-from tests.refstore.faults import Fuse, Mode
+from tests.refstore.disk import Disk, stamp
 from tests.refstore.model import Truth
 from tests.refstore.model_fates import fates, findings, mended
-from tests.refstore.model_values import (
-    MAIN,
-    PIN,
-    At,
-    BranchFound,
-    Call,
-    CreateBranch,
-    CreateTag,
-    DeleteBranch,
-    DeleteTag,
-    Expire,
-    Face,
-    Found,
-    MoveTag,
-    Outcome,
-    Repair,
-    Residue,
-    Rows,
-    SetMetadata,
-    ShallowClone,
-    State,
-    TagTruth,
-)
+from tests.refstore.model_values import MAIN, PIN, At, Call, Face, Repair, Residue, Rows, State
+from tests.refstore.performing import NOW
 from tests.tables import Place
 
 BRANCHES = ("a", "a/b", "b", "b.1/c", "é")
 TAGS = ("t", "u-1", "v1.0")
 CLONES = ("one", "two")
-NOW = timedelta(0)
-HIGHEST = 2**64 - 1
-NOT_USERS = ("lancerefs.state", "lancerefs.state_since", "lancerefs.state_before")
 CODES_OF_HALF_GONE = ("missing-file", "unreadable-version")
-
-
 EXAMPLES = settings.default.max_examples if settings.default else 100
 SESSION = settings(
     max_examples=max(EXAMPLES // 4, 1),
@@ -78,177 +34,6 @@ SESSION = settings(
     suppress_health_check=list(HealthCheck),
     report_multiple_bugs=False,
 )
-
-
-class Disk:
-    """What stands under a dataset's root, read without the library."""
-
-    def __init__(self, uri: str) -> None:
-        self.root = Path(uri)
-
-    def ref(self, kind: str, name: str) -> bytes | None:
-        try:
-            return self._folder(kind).joinpath(f"{quote(name, safe='')}.json").read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def refs(self, kind: str) -> dict[str, Any]:
-        return {
-            unquote(path.name.removesuffix(".json")): json.loads(path.read_bytes())
-            for path in self._folder(kind).glob("*.json")
-        }
-
-    def _folder(self, kind: str) -> Path:
-        return self.root / "_refs" / ("branches" if kind == "branch" else "tags")
-
-    def manifests(self, branch: str) -> dict[Path, int]:
-        folder = self.root / "tree" / branch / "_versions"
-        return {path: HIGHEST - int(path.stem) for path in folder.glob("*.manifest")}
-
-    def trees(self) -> set[str]:
-        tree = self.root / "tree"
-        return {
-            path.parent.parent.relative_to(tree).as_posix()
-            for path in tree.rglob("*.manifest")
-            if path.parent.name == "_versions"
-        }
-
-    def files(self) -> dict[str, tuple[int, int]]:
-        """Every file but the lock, with what changes when it is written again."""
-        found = {}
-        folders = [self.root]
-        while folders:
-            for child in os.scandir(folders.pop()):
-                if child.is_dir():
-                    folders.append(Path(child.path))
-                elif not child.name.endswith(".lock"):
-                    status = child.stat()
-                    found[os.path.relpath(child.path, self.root)] = stamp(status)
-        return found
-
-    def rewritten(self) -> frozenset[str]:
-        """The branches whose ref was written again after the call that made them."""
-        refs = self.refs("branch")
-        return frozenset(
-            name
-            for name, one in refs.items()
-            if "forkId" not in one or one["forkId"] != one["writeId"]
-        )
-
-    def found(self, spoilt: Mapping[str, set[tuple[int, int]]]) -> Found:
-        """The refs; manifests with a known stamp are no head, for they were there before."""
-        return Found(
-            {
-                name: self._branch(name, body, spoilt.get(name, set()))
-                for name, body in self.refs("branch").items()
-            },
-            {
-                name: TagTruth(body["branch"] or MAIN, body["version"], body["metadata"])
-                for name, body in self.refs("tag").items()
-            },
-        )
-
-    def _branch(self, name: str, body: Any, spoilt: set[tuple[int, int]]) -> BranchFound:
-        state = State(body["metadata"].get("lancerefs.state", "open"))
-        heads = [path for path in self.manifests(name) if stamp(path.stat()) not in spoilt]
-        headless = not heads and state is not State.REMOVING
-        return BranchFound(
-            body["parentBranch"] or MAIN,
-            body["parentVersion"],
-            Face(headless, state),
-            {key: value for key, value in body["metadata"].items() if key not in NOT_USERS},
-            tuple((version, life) for version, life in body["identifier"]["version_mapping"]),
-        )
-
-
-def stamp(status: os.stat_result) -> tuple[int, int]:
-    return status.st_ino, status.st_mtime_ns
-
-
-@dataclass(frozen=True)
-class Held:
-    """A ref as a caller read it, and the bytes that it was."""
-
-    ref: Any
-    data: bytes
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What goes wrong with a call, and what its caller does next."""
-
-    nth: int
-    mode: Mode
-    error: type[LanceRefsError]
-    then: str
-
-    def fuse(self) -> Fuse:
-        return Fuse(self.nth, self.mode, self.error)
-
-
-FAULTS = st.one_of(
-    st.none(),
-    st.builds(
-        Fault,
-        st.sampled_from([1, 1, 1, 2, 2, 3, 3, 4, 5, 7, 10]),
-        st.sampled_from(Mode),
-        st.sampled_from([OutcomeUnknownError, StorageError]),
-        st.sampled_from(["retry", "repair", "go on"]),
-    ),
-)
-_OUTCOMES: tuple[tuple[type[LanceRefsError], Outcome], ...] = (
-    (NotFoundError, Outcome.ABSENT),
-    (AlreadyExistsError, Outcome.TAKEN),
-    (ConflictError, Outcome.CONFLICT),
-)
-
-
-def outcome_of(error: LanceRefsError) -> Outcome:
-    if isinstance(error, RefusedError):
-        return Outcome.PROTECTED if error.kind is ErrorKind.PROTECTED else Outcome.NEEDED
-    for kind, outcome in _OUTCOMES:
-        if isinstance(error, kind):
-            return outcome
-    raise error
-
-
-def perform(store: RefStore, call: Call) -> Any:
-    """The call as a user makes it."""
-    match call:
-        case CreateBranch():
-            return store.create_branch(call.name, str(call.source), call.metadata)
-        case DeleteBranch():
-            return store.delete_branch(call.name, call.missing_ok, call.force)
-        case CreateTag():
-            return store.create_tag(call.name, str(call.at), protected=call.protected)
-        case MoveTag():
-            return store.move_tag(call.held or store.tag(call.name), str(call.at), call.force)
-        case DeleteTag():
-            return store.delete_tag(call.name, call.missing_ok, call.force)
-        case SetMetadata():
-            held = call.held or getattr(store, call.kind)(call.name)
-            return store.set_metadata(held, call.changes)
-    return _perform_large(store, call)
-
-
-def _perform_large(store: RefStore, call: Call) -> Any:
-    match call:
-        case Expire():
-            return store.expire_branches(call.pattern, NOW, call.dry_run)
-        case ShallowClone():
-            return store.shallow_clone(call.target, str(call.at))
-        case Repair(patient=False):
-            return store.check(repair=True, orphan_age=NOW)
-        case Repair():
-            return store.check(repair=True)
-    raise NotImplementedError(call)
-
-
-def sweep(place: Place) -> None:
-    """pylance's own cleanup of everything that it believes nobody needs."""
-    place.open().cleanup_old_versions(
-        older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False
-    )
 
 
 class OneDataset(RuleBasedStateMachine):

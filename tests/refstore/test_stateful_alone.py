@@ -48,19 +48,8 @@ from tests.refstore.model_values import (
     State,
     TagTruth,
 )
-from tests.refstore.sessions import (
-    BRANCHES,
-    CLONES,
-    FAULTS,
-    SESSION,
-    TAGS,
-    Fault,
-    Held,
-    OneDataset,
-    outcome_of,
-    perform,
-    sweep,
-)
+from tests.refstore.performing import FAULTS, Fault, Held, outcome_of, perform, sweep
+from tests.refstore.sessions import BRANCHES, CLONES, SESSION, TAGS, OneDataset
 from tests.tables import Place
 
 pytestmark = pytest.mark.timeout(7200)

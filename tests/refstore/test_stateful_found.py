@@ -8,18 +8,12 @@ import lance
 import pyarrow as pa
 import pytest
 
-from airflow_provider_lancerefs.refstore import (
-    ConflictError,
-    RefStore,
-    RefusedError,
-)
+from airflow_provider_lancerefs.refstore import ConflictError, RefStore, RefusedError
 from airflow_provider_lancerefs.refstore.dataset import Dataset
 from airflow_provider_lancerefs.refstore.storage import open_storage
+from tests.refstore.disk import Disk
 from tests.refstore.faults import Crash, CrashingDataset, Fuse, Suspended
-from tests.refstore.sessions import (
-    NOW,
-    Disk,
-)
+from tests.refstore.performing import NOW
 from tests.tables import Place
 
 

@@ -37,7 +37,8 @@ from tests.refstore.model_values import (
     Repair,
     SetMetadata,
 )
-from tests.refstore.sessions import SESSION, OneDataset, outcome_of, perform
+from tests.refstore.performing import outcome_of, perform
+from tests.refstore.sessions import SESSION, OneDataset
 
 pytestmark = pytest.mark.timeout(7200)
 
