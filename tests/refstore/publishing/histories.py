@@ -11,25 +11,30 @@ from tests.refstore.publishing.operations import (
     AddColumn,
     Append,
     CastColumn,
-    CleanUp,
-    Compact,
-    Configure,
-    CreateIndex,
     Delete,
     DropColumn,
-    DropIndex,
-    Operation,
-    OptimizeIndices,
     Overwrite,
     RenameColumn,
     ReplaceColumn,
-    Restore,
     RewriteColumn,
-    TagHead,
     Update,
     Upsert,
     WriteThrough,
 )
+from tests.refstore.publishing.sides import Operation
+from tests.refstore.publishing.upkeep import (
+    CleanUp,
+    Compact,
+    Configure,
+    CreateIndex,
+    DropIndex,
+    OptimizeIndices,
+    Restore,
+    TagHead,
+)
+
+MILD = (Append, WriteThrough, Delete, Update, Upsert, CreateIndex, OptimizeIndices, DropIndex)
+"""Of these alone, on different rows of branch and parent, none may keep a publish from landing."""
 
 
 @dataclass(frozen=True)

@@ -29,22 +29,11 @@ from airflow_provider_lancerefs.refstore import (
     RefusalCode,
     Tag,
 )
-from tests.refstore.publishing.histories import History, Round, histories
-from tests.refstore.publishing.operations import (
-    MILD,
-    AddColumn,
-    Append,
-    CleanUp,
-    Compact,
-    CreateIndex,
-    Delete,
-    Operation,
-    Overwrite,
-    RewriteColumn,
-    Side,
-    clean_up,
-)
+from tests.refstore.publishing.histories import MILD, History, Round, histories
+from tests.refstore.publishing.operations import AddColumn, Append, Delete, Overwrite, RewriteColumn
 from tests.refstore.publishing.rows import KEY, WORDS, Named, Table, merge
+from tests.refstore.publishing.sides import Operation, Side
+from tests.refstore.publishing.upkeep import CleanUp, Compact, CreateIndex, clean_up
 from tests.tables import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
