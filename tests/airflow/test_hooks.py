@@ -168,7 +168,10 @@ def test_an_aws_connection_without_keys(connect: Connect, monkeypatch: pytest.Mo
 
 
 def test_borrowing_without_the_provider(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Amazon's provider is not installed, the error says what to install."""
+    """Where Amazon's provider is not installed, the error says what to install.
+
+    It is hidden, for the other tests need it installed.
+    """
     monkeypatch.setitem(sys.modules, "airflow.providers.amazon.aws.hooks.base_aws", None)
     conn_id = connect(host="s3://b", extra={"aws_conn_id": "an_aws"})
     with pytest.raises(InvalidInputError, match=r"airflow-provider-lancerefs\[aws\]"):

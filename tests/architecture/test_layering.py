@@ -292,7 +292,10 @@ def step_of(module: str, refstore: str) -> int:
 
 
 def loaded_by(*modules: str) -> set[str]:
-    """The top-level packages that a new interpreter without Airflow holds after importing these."""
+    """The top-level packages that a new interpreter without Airflow holds after importing these.
+
+    Airflow is hidden, for it is installed here; `make test-bare` has an environment without it.
+    """
     script = (
         "import importlib, json, sys\n"
         "sys.modules['airflow'] = None\n"

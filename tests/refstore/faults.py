@@ -1,6 +1,7 @@
 """A storage that dies at a chosen durable write, one whose replies get lost, and one that waits.
 
-All of them stand in front of a real storage; what they let through really happens.
+All of them stand in front of a real storage, which fails at no time of a test's choosing; what they
+let through really happens.
 """
 
 from __future__ import annotations

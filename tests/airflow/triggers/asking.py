@@ -22,6 +22,7 @@ def arguments(monkeypatch: pytest.MonkeyPatch, place: Place) -> Arguments:
 
 
 def watcher(given: Arguments, kept: object, **more: Any) -> LanceTagWatchTrigger:
+    """A watcher and where it keeps its state, which only a triggerer gives it otherwise."""
     trigger = LanceTagWatchTrigger(**given, **more)
     trigger.asset_state_store = kept  # type: ignore[assignment]
     return trigger

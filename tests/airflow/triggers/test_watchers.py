@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from airflow_provider_lancerefs.triggers import cursor as cursors
-from airflow_provider_lancerefs.triggers import polling
 from tests.airflow.connections import variable
 from tests.airflow.refs import INTERVAL, Kept, KeptBlocking, Watched, run, until
 from tests.airflow.triggers.asking import Arguments, watcher
@@ -82,7 +81,7 @@ def test_an_event_is_said_again_until_airflow_has_had_time_to_keep_it(
 ) -> None:
     """Killed right after an event, the watcher repeats it, with the same key; later it does not.
 
-    How long Airflow is given is replaced, to see both sides of that time without waiting for it.
+    How long Airflow is given is replaced for the later time, for it is a constant of seconds.
     """
     place, given = table
     store, kept = place.store(), Kept()
@@ -180,22 +179,17 @@ def test_a_watcher_goes_on_where_nothing_can_be_kept(table: tuple[Place, Argumen
 
 
 def test_a_watcher_of_an_unknown_connection_waits_for_it(
-    table: tuple[Place, Arguments], monkeypatch: pytest.MonkeyPatch
+    table: tuple[Place, Arguments], monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
-    """An event would start DAGs, and an error would start the watcher anew: it does neither.
-
-    The pauses are replaced, to count the failures before them.
-    """
+    """An event would start DAGs, and an error would start the watcher anew: it does neither."""
     place, given = table
     name = variable(given["lancerefs_conn_id"])
-    failures: list[int] = []
-    monkeypatch.setattr(polling, "pause", lambda interval, so_far: failures.append(so_far) or 0.1)
     known, kept = os.environ[name], Kept()
     monkeypatch.delenv(name)
 
     async def work() -> None:
         async with Watched(watcher(given, kept)) as watched:
-            await until(lambda: failures[:2] == [1, 2])
+            await until(lambda: len(pauses) >= 2)
             assert not kept.values
             monkeypatch.setenv(name, known)
             await until(lambda: bool(kept.values))

@@ -33,7 +33,10 @@ def open_server() -> Iterator[S3Server]:
 
 @pytest.fixture
 def careless(open_server: S3Server, s3_place: Place) -> Iterator[tuple[Table, S3Proxy]]:
-    """A table on a store that does every write, whatever its conditions."""
+    """A table on a store that does every write, whatever its conditions.
+
+    A proxy takes the conditions away, for the real server keeps them.
+    """
     options = open_server.storage_options()
     table = Table.make(Place(s3_place.uri, options))
     with S3Proxy(open_server.port) as proxy:

@@ -28,7 +28,10 @@ def publish(dataset: Dataset, name: str = "b", *, optimize_indices: bool = False
 
 
 def _record_first(dataset: Dataset) -> None:
-    """Planted: a publish that notes its version on the ref before there is one."""
+    """Planted: a publish that notes its version on the ref before there is one.
+
+    A step of the real one is replaced, for it has no such fault to be found.
+    """
     attempt = publishing.attempt
 
     def recording(where: Dataset, lease: Lease, said: PublishPlan, *rest: Any) -> object:
@@ -40,7 +43,10 @@ def _record_first(dataset: Dataset) -> None:
 
 
 def _without_a_fence(dataset: Dataset) -> PublishResult:
-    """Planted: a commit that nothing keeps from landing beside that of a twin."""
+    """Planted: a commit that nothing keeps from landing beside that of a twin.
+
+    The fence is replaced by one that no twin has, for all real publishes of a life share theirs.
+    """
     own = (1 << 62) + random.getrandbits(40)
     with mock.patch.object(publications, "fence", return_value=own):
         return publish(dataset)

@@ -50,7 +50,7 @@ from tests.tables import Place
 def at_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[Act]]]:
     """What happens before and after the next real commits of a publish.
 
-    `land` is replaced by itself with these around it, for a pause or a death has to fall there.
+    The real `land` runs with these around it, for nothing else tells when a commit is to come.
     """
     happens: dict[str, list[Act]] = {"before": [], "after": []}
     land = committing.land
