@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import lance
 import pyarrow as pa
@@ -49,6 +50,12 @@ class Place:
     def values(self, version: int | None = None) -> list[int]:
         dataset = lance.dataset(self.uri, version=version, storage_options=self.options or None)
         return sorted(dataset.to_table().column("n").to_pylist())
+
+    def clean_up(self) -> None:
+        """Have pylance remove all versions that nothing names, and all files of no version."""
+        self.open().cleanup_old_versions(
+            older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+        )
 
     def files_below(self, prefix: str) -> list[str]:
         return [entry.path for entry in self.store()._dataset.storage.list(prefix)]

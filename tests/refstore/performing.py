@@ -33,7 +33,6 @@ from tests.refstore.model_values import (
     SetMetadata,
     ShallowClone,
 )
-from tests.tables import Place
 
 NOW = timedelta(0)
 
@@ -115,10 +114,3 @@ def _perform_large(store: RefStore, call: Call) -> Any:
         case Repair():
             return store.check(repair=True)
     raise NotImplementedError(call)
-
-
-def sweep(place: Place) -> None:
-    """pylance's own cleanup of everything that it believes nobody needs."""
-    place.open().cleanup_old_versions(
-        older_than=NOW, delete_unverified=True, error_if_tagged_old_versions=False
-    )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -18,14 +17,6 @@ from airflow_provider_lancerefs.refstore import (
 )
 from tests.tables import Place
 
-NO_TIME = timedelta(0)
-
-
-def clean_up(place: Place) -> None:
-    place.open().cleanup_old_versions(
-        older_than=NO_TIME, delete_unverified=True, error_if_tagged_old_versions=False
-    )
-
 
 class TestShallowClone:
     def test_a_clone_keeps_its_rows_whatever_happens_to_its_source(self, place: Place) -> None:
@@ -36,7 +27,7 @@ class TestShallowClone:
         assert (version.branch, version.number) == ("main", 1)
         clone.append(9)
         place.overwrite(5)
-        clean_up(place)
+        place.clean_up()
         assert clone.values() == [1, 9]
         assert place.values() == [5]
         assert clone.store().check().clean

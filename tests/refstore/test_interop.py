@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -213,9 +212,7 @@ def test_pylance_s_cleanup_spares_what_our_refs_name(place: Place) -> None:
     store.create_branch("a", "main@1")
     store.create_tag("v2", "main@2")
     place.overwrite(9)
-    place.open().cleanup_old_versions(
-        older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
-    )
+    place.clean_up()
     assert place.branch("a").values() == [1]
     assert sorted(place.open().checkout_version("v2").to_table()["n"].to_pylist()) == [1, 2]
     assert store.check().clean

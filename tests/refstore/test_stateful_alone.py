@@ -48,7 +48,7 @@ from tests.refstore.model_values import (
     State,
     TagTruth,
 )
-from tests.refstore.performing import FAULTS, Fault, Held, outcome_of, perform, sweep
+from tests.refstore.performing import FAULTS, Fault, Held, outcome_of, perform
 from tests.refstore.sessions import BRANCHES, CLONES, SESSION, TAGS, OneDataset
 from tests.tables import Place
 
@@ -304,7 +304,7 @@ class Alone(OneDataset):
     @rule()
     def pylance_cleans_up_main(self) -> None:
         """What a branch forks from or a tag names stays; the rest of main's history goes."""
-        sweep(self.place)
+        self.place.clean_up()
         left = {one["version"] for one in self.place.open().versions()}
         kept = {number for number in self.truth.main if self.truth.forked_from(number)}
         assert kept | {max(self.truth.main)} <= left <= set(self.truth.main)

@@ -33,7 +33,7 @@ from tests.refstore.publishing.histories import MILD, History, Round, histories
 from tests.refstore.publishing.operations import AddColumn, Append, Delete, Overwrite, RewriteColumn
 from tests.refstore.publishing.rows import KEY, WORDS, Named, Table, merge
 from tests.refstore.publishing.sides import Operation, Side
-from tests.refstore.publishing.upkeep import CleanUp, Compact, CreateIndex, clean_up
+from tests.refstore.publishing.upkeep import CleanUp, Compact, CreateIndex
 from tests.tables import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -274,7 +274,7 @@ def _finish(one: Round, sides: Sides, main: Side) -> str:
             main.store.delete_tag(tag.name)
     assert main.store.delete_branch(sides.ours.branch)
     check_whole(sides.theirs)
-    clean_up(sides.theirs.place)
+    sides.theirs.place.clean_up()
     check_whole(sides.theirs)
     assert broken_indices(sides.theirs.place) <= healthy[0]
     assert findings(main.store) <= healthy[1]

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 import lance
 
 from tests.refstore.publishing.rows import Table
 from tests.refstore.publishing.sides import Operation, Side
-from tests.tables import Place
-
-NO_TIME = timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -109,12 +105,5 @@ class CleanUp(Operation):
     """All versions gone that nothing names."""
 
     def apply(self, side: Side, there: lance.LanceDataset) -> Table:
-        clean_up(side.place)
+        side.place.clean_up()
         return side.table
-
-
-def clean_up(place: Place) -> None:
-    """Remove all versions that nothing names, and all files that no version names."""
-    place.open().cleanup_old_versions(
-        older_than=NO_TIME, delete_unverified=True, error_if_tagged_old_versions=False
-    )
