@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _FRAGMENT_SHIFT = 32
 _FEWEST_ROWS, _MOST_ROWS, _FILTERED = 65_536, 1_048_576, 4
+_BATCH_BYTES = 16 << 20  # about, however long rows are
 _CHUNK = 1 << 16
 _ROARING_WITH_RUNS = 12347
 
@@ -131,6 +132,7 @@ def rows(
         scanner = dataset.scanner(
             columns=names,
             batch_size=snapshot.batch_size,
+            batch_size_bytes=_BATCH_BYTES,
             with_row_address=snapshot.row_marks or not names,
             with_row_id=snapshot.row_marks,
             **scan,

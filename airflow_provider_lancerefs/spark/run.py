@@ -175,7 +175,10 @@ class LanceRun:
                 break
             try:
                 save(write_id)
-            except PySparkException as error:
+            except ConflictError:
+                if not left:
+                    raise
+            except Exception as error:  # whichever Spark has for a job that failed
                 ours = _ours(error)
                 if ours is None:
                     raise
@@ -208,7 +211,7 @@ def _name_of(uri: str) -> str:
     return uri.rstrip("/").rpartition("/")[2].removesuffix(".lance")
 
 
-def _ours(error: PySparkException) -> LanceRefsError | None:
+def _ours(error: Exception) -> LanceRefsError | None:
     """The error that a process of Spark's raised, of which Spark passes on the text."""
     said = _OUR_ERROR.search(str(error))
     kind = getattr(errors, said[1], None) if said else None

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_lancerefs.refstore import InvalidInputError
 from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, ROW_ID, cast_batch
 from airflow_provider_lancerefs.spark.shapes import FileShape
 
@@ -80,18 +81,31 @@ def write_task(write: Write, batches: Iterable[pa.RecordBatch]) -> Written:
     """Write one task's rows to files; rows that keep their ids to files of their own."""
     added, keeping = TaskFiles(write), TaskFiles(write)
     addresses, ids = [], []
-    for batch in batches:
-        rows = cast_batch(batch, write.schema)
-        if write.merge:
-            matched = batch.column(ROW_ADDRESS).is_valid()
-            addresses.append(batch.column(ROW_ADDRESS).drop_null())
-            if write.keeps_row_ids:
-                ids.append(batch.column(ROW_ID).drop_null())
-                keeping.add(rows.filter(matched))
-                rows = rows.filter(batch.column(ROW_ADDRESS).is_null())
-        added.add(rows)
-    kept = _with_ids(keeping.close(), _packed(ids))
-    return Written((*added.close(), *kept), _packed(addresses))
+    with added, keeping:
+        for batch in batches:
+            rows = _fitted(batch, write)
+            if write.merge:
+                matched = batch.column(ROW_ADDRESS).is_valid()
+                addresses.append(batch.column(ROW_ADDRESS).drop_null())
+                if write.keeps_row_ids:
+                    ids.append(batch.column(ROW_ID).drop_null())
+                    keeping.add(rows.filter(matched))
+                    rows = rows.filter(batch.column(ROW_ADDRESS).is_null())
+            added.add(rows)
+        kept = _with_ids(keeping.finish(), _packed(ids))
+        return Written((*added.finish(), *kept), _packed(addresses))
+
+
+def _fitted(batch: pa.RecordBatch, write: Write) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    try:
+        return cast_batch(batch, write.schema)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            f"The data frame does not fit {write.branch} of {write.uri}, and nothing was written: "
+            f"{error}."
+        ) from None
 
 
 def _with_ids(files: Iterable[WrittenFile], ids: bytes) -> Iterator[WrittenFile]:
@@ -103,7 +117,11 @@ def _with_ids(files: Iterable[WrittenFile], ids: bytes) -> Iterator[WrittenFile]
 
 
 class TaskFiles:
-    """The files of one task: a new one whenever one is full, and none where there are no rows."""
+    """The files of one task: a new one whenever one is full, and none where there are no rows.
+
+    One that is not finished when this is left goes, at once: an error may be kept for long, and
+    with it all that its frames hold.
+    """
 
     def __init__(self, write: Write) -> None:
         self._write = write
@@ -124,7 +142,13 @@ class TaskFiles:
             if self._rows == most:
                 self._finish()
 
-    def close(self) -> tuple[WrittenFile, ...]:
+    def __enter__(self) -> TaskFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer = None
+
+    def finish(self) -> tuple[WrittenFile, ...]:
         if self._writer is not None:
             self._finish()
         return tuple(self._done)

@@ -1,33 +1,26 @@
-"""Our classes in Spark's JVM, and the Python process that serves them."""
+"""Rows that pass through our classes in Spark's JVM, and filters that Spark hands to them."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
+import contextlib
+import datetime as dt
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import lance
 import numpy as np
-import psutil
 import pyarrow as pa
 import pytest
 
-from airflow_provider_lancerefs.spark import LanceRun, engines
-from airflow_provider_lancerefs.spark.engines import SourceEngine
+from airflow_provider_lancerefs.spark import LanceRun
 from airflow_provider_lancerefs.spark.jvm import serving
 from airflow_provider_lancerefs.spark.jvm.engine import JvmEngine
-from tests.services.seaweed import S3Server
 from tests.spark import every_type
-from tests.spark.conftest import REPOSITORY
-from tests.spark.test_committing import orphans
 from tests.spark.test_source import numbers, rows
 from tests.tables import Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.spark,
@@ -175,6 +168,17 @@ _PREDICATES = [
 ]
 
 
+_YEARS = [1, 1500, 1582, 1600, 1890, 1969, 2024, 2300, 9999]
+
+
+@contextlib.contextmanager
+def java_time(spark: SparkSession, java8: str) -> Iterator[None]:
+    """Spark tells days and moments in Java's newer kinds, or its older ones."""
+    spark.conf.set("spark.sql.datetime.java8API.enabled", java8)
+    yield
+    spark.conf.unset("spark.sql.datetime.java8API.enabled")
+
+
 class TestFilters:
     """What Spark asks of a source, in Lance's words."""
 
@@ -185,14 +189,55 @@ class TestFilters:
     ) -> None:
         """As where Spark judges by itself; days and moments come in two kinds of Java's."""
         table = opened(spark, every_type_place).read("t")
-        spark.conf.set("spark.sql.datetime.java8API.enabled", java8)
-        try:
+        with java_time(spark, java8):
             found = [row.row for row in table.where(predicate).select("row").collect()]
-        finally:
-            spark.conf.unset("spark.sql.datetime.java8API.enabled")
         alone = table.selectExpr("row", f"({predicate}) found").collect()
 
         assert [row.row for row in alone if row.found] == found
+
+    @pytest.mark.parametrize("java8", ["false", "true"])
+    def test_a_day_is_the_same_day_in_every_century(
+        self, spark: SparkSession, local_place: Place, java8: str
+    ) -> None:
+        """Java's older kinds of days and moments go by another calendar before 1582."""
+        moments = [dt.datetime(year, 3, 1, 12, tzinfo=dt.UTC) for year in _YEARS]
+        local = [moment.replace(tzinfo=None) for moment in moments]
+        columns = {
+            "day": pa.array([moment.date() for moment in moments], pa.date32()),
+            "moment": pa.array(moments, pa.timestamp("us", "UTC")),
+            "local": pa.array(local, pa.timestamp("us")),
+        }
+        lance.write_dataset(pa.table({"year": _YEARS, **columns}), local_place.uri)
+        frame = opened(spark, local_place).read("t")
+
+        with java_time(spark, java8):
+            for year, moment in zip(_YEARS, local, strict=True):
+                told = f"day = DATE'{moment.date()}' AND moment = TIMESTAMP'{moment}Z'"
+                found = frame.where(f"{told} AND local = TIMESTAMP_NTZ'{moment}'").collect()
+                assert [year] == [row.year for row in found]
+
+    @pytest.mark.parametrize("java8", ["false", "true"])
+    def test_years_that_python_does_not_have_are_left_to_spark(
+        self, spark: SparkSession, every_type_place: Place, java8: str
+    ) -> None:
+        """Spark has them before 1 and after 9999."""
+        table = opened(spark, every_type_place).read("t", ["date32", "moment"])
+        with java_time(spark, java8):
+            for early, late in (("-0044-03-15", "+12345-01-01"), ("-9999-01-01", "+10000-01-01")):
+                for column, kind in (("date32", "DATE"), ("moment", "TIMESTAMP")):
+                    told = f"{column} > {kind}'{early}' AND {column} < {kind}'{late}'"
+                    assert 2 == table.where(told).count()
+
+    def test_columns_of_odd_names(self, spark: SparkSession, local_place: Place) -> None:
+        """Which Spark tells apart by quoting."""
+        odd = ("b, c", "d'e", "f(g)", "ü 🌍", "select")
+        columns = {name: [place * 10, place] for place, name in enumerate(odd)}
+        lance.write_dataset(pa.table({"row": [1, 2], **columns}), local_place.uri)
+        frame = opened(spark, local_place).read("t")
+
+        for place, name in enumerate(odd):
+            found = frame.where(f"`{name}` = {place} AND row > 1").select("row", f"`{name}`")
+            assert [(2, place)] == [tuple(row) for row in found.collect()]
 
     def test_they_reach_lance(self, spark: SparkSession, local_place: Place) -> None:
         """Rows that a filter leaves out are not handed to Spark at all."""
@@ -216,192 +261,3 @@ class TestFilters:
     def every_type_place(self, local_place: Place) -> Place:
         lance.write_dataset(every_type.table(), local_place.uri)
         return local_place
-
-
-class TestTrouble:
-    """What does not fit, is gone, or dies."""
-
-    def test_a_value_that_does_not_fit_fails_the_write(
-        self, spark: SparkSession, local_place: Place
-    ) -> None:
-        """The job fails with what Python said, and leaves no row and no file."""
-        lance.write_dataset(pa.table({"n": pa.array([1], pa.uint8())}), local_place.uri)
-        local_place.store().create_branch("run")
-        with pytest.raises(Exception, match="the column 'n'"):
-            opened(spark, local_place).write(spark.sql("select cast(300 as smallint) n"), "t")
-
-        assert [1] == local_place.values()
-        assert not orphans(local_place)
-
-    def test_a_file_that_is_gone_fails_the_read(
-        self, spark: SparkSession, local_place: Place
-    ) -> None:
-        """In pylance's words, and never with fewer rows."""
-        local_place.create(range(1000))
-        frame = opened(spark, local_place).read("t")
-        for file in Path(local_place.uri, "data").iterdir():
-            file.unlink()
-        with pytest.raises(Exception, match="Not found"):
-            frame.collect()
-
-    def test_a_process_that_was_killed_is_started_again(
-        self, spark: SparkSession, local_place: Place
-    ) -> None:
-        """Between two reads, and between two writes."""
-        local_place.create()
-        run = opened(spark, local_place)
-        for value in (4, 5):
-            assert [*range(1, value)] == numbers(run.read("t"))
-            for process in servants():
-                process.kill()
-                process.wait(10)
-            run.write(spark.sql(f"select {value}L n"), "t")
-
-        assert [1, 2, 3, 4, 5] == local_place.values()
-
-    def test_a_process_that_is_killed_in_a_read_loses_no_row(
-        self, spark: SparkSession, local_place: Place
-    ) -> None:
-        """Its tasks fail and are tried again."""
-        lance.write_dataset(
-            pa.table({"n": range(400_000), "v": pa.array([[1.0] * 64] * 400_000)}), local_place.uri
-        )
-        frame = opened(spark, local_place).read("t")
-
-        def kill_once(batches):  # type: ignore[no-untyped-def]
-            mark = Path(local_place.uri, "killed")
-            for place, batch in enumerate(batches):
-                if place == 1 and not mark.exists():
-                    mark.touch()
-                    subprocess.run(["pkill", "-9", "-f", "spark.jvm.serving"], check=False)
-                yield batch
-
-        counted = frame.mapInArrow(kill_once, frame.schema).selectExpr("count(distinct n) n")
-        assert 400_000 == counted.collect()[0].n
-        assert Path(local_place.uri, "killed").exists()
-
-    def test_it_ends_with_its_jvm(self, spark_environment: None, local_place: Place) -> None:
-        """However that ends: nothing of it stays, and no folder."""
-        local_place.create()
-        with subprocess.Popen(
-            [sys.executable, "-c", _SESSION, local_place.uri],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as driver:
-            assert driver.stdout is not None
-            assert "3" == driver.stdout.readline().strip()
-            found = servants(driver.pid)
-            assert 1 == len(found)
-            folder = Path(found[0].cmdline()[-1]).parent
-            assert folder.exists()
-            os.kill(found[0].ppid(), signal.SIGKILL)
-            alive = psutil.wait_procs(found, timeout=20)[1]
-            driver.kill()
-        assert [] == alive
-        assert not folder.exists()
-
-    def test_an_interpreter_that_only_executors_have_plans_nothing(
-        self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Such as one that is shipped in an archive: the driver plans with its own."""
-        frame_of = opened(spark, local_place.create())
-        monkeypatch.setattr(spark.sparkContext, "pythonExec", "./environment/bin/python")
-        frame = frame_of.read("t")
-        assert 1 == frame.rdd.getNumPartitions()
-        with pytest.raises(Exception, match="environment/bin/python"):
-            frame.collect()
-
-    def test_a_python_that_does_not_start_is_told(
-        self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """In one sentence, which says where to look."""
-        run = opened(spark, local_place.create())
-        monkeypatch.setattr(spark.sparkContext, "pythonExec", "/bin/false")
-        with pytest.raises(Exception, match="Python could not be started"):
-            run.read("t").collect()
-
-
-_SESSION = """
-import sys
-from pyspark.sql import SparkSession
-from airflow_provider_lancerefs.spark import LanceRun
-
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-print(LanceRun.open({"t": sys.argv[1]}).read("t").count(), flush=True)
-sys.stdin.read()
-"""
-
-
-def servants(driver: int | None = None) -> list[psutil.Process]:
-    """The processes that serve the JVM of a driver, or of this session."""
-    return [
-        one
-        for one in psutil.Process(driver).children(recursive=True)
-        if one.status() != psutil.STATUS_ZOMBIE and "spark.jvm.serving" in " ".join(one.cmdline())
-    ]
-
-
-class TestSecrets:
-    """Credentials stay out of whatever Spark shows."""
-
-    def test_neither_plans_nor_processes_show_one(
-        self, spark: SparkSession, s3: S3Server, s3_place: Place, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        """Of a table on S3, which is read and written all the same."""
-        run = opened(spark, s3_place.create())
-        frame = run.read("t").where("n > 1")
-        frame.explain(True)
-        plan = frame._jdf.queryExecution().toString()
-        run.write(frame, "t")
-
-        argv = [" ".join(one.cmdline()) for one in servants()]
-        shown = plan + "".join(capfd.readouterr()) + "".join(argv)
-        assert "jvm.serving" in shown
-        assert s3_place.uri in shown
-        assert s3.secret_key not in shown
-        assert s3.access_key not in shown.replace(s3_place.uri, "")
-        assert [1, 2, 2, 3, 3] == s3_place.values()
-
-
-class TestWithoutJvm:
-    """Where a session's JVM is out of reach, the data source does the work."""
-
-    def test_a_jvm_that_does_not_take_our_classes(
-        self,
-        spark: SparkSession,
-        local_place: Place,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        """Said once, and everything works. The failure is made up: no Spark at hand has it."""
-        from py4j.protocol import Py4JError
-
-        from airflow_provider_lancerefs.spark.jvm import engine
-
-        def refuse(_: object) -> None:
-            raise Py4JError("no such compiler")
-
-        monkeypatch.setattr(engine, "orders", refuse)
-        run = LanceRun.open({"t": local_place.create().uri}, spark=spark)
-        assert isinstance(run._engine, SourceEngine)
-        assert "no such compiler" in caplog.text
-        works(run, spark)
-
-    def test_a_session_without_one(
-        self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """As of Spark Connect, for which the answer to one question stands in here."""
-        monkeypatch.setattr(engines, "has_jvm", lambda _: False)
-        run = LanceRun.open({"t": local_place.create().uri}, spark=spark)
-        assert isinstance(run._engine, SourceEngine)
-        works(run, spark)
-
-
-def works(run: LanceRun, spark: SparkSession) -> None:
-    """Append, read and merge a table of 1, 2, 3."""
-    run.write(spark.sql("select 4L n"), "t")
-    assert [1, 2, 3, 4] == numbers(run.read("t"))
-    merged: DataFrame = spark.sql("select explode(array(4L, 5L)) n")
-    run.merge(merged, "t", on=["n"])
-    assert [1, 2, 3, 4, 5] == numbers(run.read("t"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
@@ -264,6 +265,28 @@ class TestMerging:
 
         assert 6 == len(self.merged(people))
         assert () == people.store().check().findings
+
+    def test_rows_that_changed_meanwhile_are_matched_again(
+        self, spark: SparkSession, people: Place, tmp_path: Path
+    ) -> None:
+        """Somebody deletes one that was to be replaced, while the first matching goes on."""
+        branch, mark = people.branch("run"), tmp_path / "changed"
+
+        def change_once(batches):  # type: ignore[no-untyped-def]
+            for batch in batches:
+                if not mark.exists():
+                    mark.touch()
+                    branch.delete("name = 'old4'")
+                yield batch
+
+        run = LanceRun.open({"people": people.uri}, "run", people.options, spark)
+        new = [(2, "x", "new4"), (2, "y", "new5")]
+        frame = spark.createDataFrame(new, "a long, b string, name string").coalesce(1)
+        run.merge(frame.mapInArrow(change_once, frame.schema), "people", on=["a", "b"])
+
+        old = {(n // 2, "xy"[n % 2]): f"old{n}" for n in range(4)}
+        assert {**old, (2, "x"): "new4", (2, "y"): "new5"} == self.merged(people)
+        assert mark.exists()
 
     def test_a_table_with_stable_row_ids_keeps_them(
         self, spark: SparkSession, local_place: Place

@@ -314,6 +314,20 @@ class TestParts:
         sizes = frame.mapInArrow(_sizes, "rows long").collect()
         assert 10 == sum(row.rows for row in sizes)
 
+    def test_large_rows_come_in_small_batches(self, local_place: Place) -> None:
+        """As images and long vectors are: a batch of many would not fit into an executor."""
+        from airflow_provider_lancerefs.spark.options import read_options
+        from airflow_provider_lancerefs.spark.reading import SnapshotReader
+        from airflow_provider_lancerefs.spark.snapshots import take_snapshot
+
+        image = b"x" * 1_000_000
+        lance.write_dataset(pa.table({"n": range(100), "image": [image] * 100}), local_place.uri)
+        source = SnapshotReader(*take_snapshot(read_options({"path": local_place.uri}, {})))
+        batches = [batch for part in source.partitions() for batch in source.read(part)]
+
+        assert [*range(100)] == [n for batch in batches for n in batch["n"].to_pylist()]
+        assert 20_000_000 > max(batch.nbytes for batch in batches)
+
 
 class TestSecrets:
     """Credentials stay out of whatever Spark shows."""

@@ -26,8 +26,13 @@ final class Conversation implements Closeable {
         channel = Servant.connect(recipe);
         in = new DataInputStream(Channels.newInputStream(channel));
         out = new DataOutputStream(Channels.newOutputStream(channel));
-        send(work.getBytes("UTF-8"));
-        send(order);
+        try {
+            send(work.getBytes("UTF-8"));
+            send(order);
+        } catch (IOException broken) {
+            close();
+            throw broken;
+        }
     }
 
     void send(byte[] said) throws IOException {

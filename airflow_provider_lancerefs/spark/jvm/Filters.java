@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.sources.Filter;
 import scala.Product;
@@ -88,15 +89,25 @@ final class Filters {
         return moment(value);
     }
 
+    /**
+     * Days, or microseconds, since 1970 in today's calendar, as Spark itself counts them: those of
+     * Java's older kinds are of the Julian one before 1582.
+     */
     private static Map moment(Object value) {
-        if (value instanceof Date || value instanceof LocalDate) {
-            return value("date", value);
+        if (value instanceof Date) {
+            return value("date", DateTimeUtils.fromJavaDate((Date) value));
+        }
+        if (value instanceof LocalDate) {
+            return value("date", DateTimeUtils.localDateToDays((LocalDate) value));
         }
         if (value instanceof Timestamp) {
-            return value("moment", ((Timestamp) value).toInstant());
+            return value("moment", DateTimeUtils.fromJavaTimestamp((Timestamp) value));
         }
-        if (value instanceof Instant || value instanceof LocalDateTime) {
-            return value("moment", value);
+        if (value instanceof Instant) {
+            return value("moment", DateTimeUtils.instantToMicros((Instant) value));
+        }
+        if (value instanceof LocalDateTime) {
+            return value("local", DateTimeUtils.localDateTimeToMicros((LocalDateTime) value));
         }
         return value("other", "");
     }

@@ -22,23 +22,45 @@ import org.apache.spark.api.python.PythonUtils;
 final class Servant {
     private static final String MODULE = "airflow_provider_lancerefs.spark.jvm.serving";
     private static final String PATH = "PYTHONPATH";
+    private static final int LONGEST_PATH = 100; // that every system has room for, of a socket
     private static final Map RUNNING = new HashMap();
 
-    private final Process process;
     private final Path socket;
+    private Process process;
 
-    private Servant(String recipe) throws IOException {
-        socket = Files.createTempDirectory("lancerefs-").resolve("socket");
+    private Servant() throws IOException {
+        socket = folder().resolve("socket");
+    }
+
+    /** A folder for the socket, in `/tmp` where the JVM's own place is too deep for one. */
+    private static Path folder() throws IOException {
+        Path found = Files.createTempDirectory("lancerefs-");
+        if (found.toString().getBytes("UTF-8").length < LONGEST_PATH) {
+            return found;
+        }
+        Files.delete(found);
+        return Files.createTempDirectory(new File("/tmp").toPath(), "lancerefs-");
+    }
+
+    private void start(String recipe) throws IOException {
         // Its standard input is what tells it that this JVM is no more: nobody ever writes there.
         process = command(recipe, socket).start();
         String said =
             new BufferedReader(new InputStreamReader(process.getInputStream(), "UTF-8")).readLine();
         if (said == null) {
-            Files.deleteIfExists(socket.getParent());
             throw new IOException("Python could not be started to read and write Lance tables, for "
                 + "which it needs pyarrow, pylance and the files that were submitted: its own words "
                 + "are in the stderr of this executor");
         }
+    }
+
+    /** Leave nothing of it, however far it came. */
+    private void end() {
+        if (process != null) {
+            process.destroyForcibly();
+        }
+        socket.toFile().delete();
+        socket.getParent().toFile().delete();
     }
 
     /**
@@ -52,10 +74,17 @@ final class Servant {
             try {
                 return servant.connect();
             } catch (SocketException gone) {
-                servant.process.destroyForcibly();
+                RUNNING.remove(recipe);
+                servant.end();
             }
         }
-        servant = new Servant(recipe);
+        servant = new Servant();
+        try {
+            servant.start(recipe);
+        } catch (IOException failed) {
+            servant.end();
+            throw failed;
+        }
         RUNNING.put(recipe, servant);
         return servant.connect();
     }

@@ -5,13 +5,9 @@ So one text fits whichever Spark, Arrow and Java are there, and nothing has to b
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 import threading
 import zipfile
 from collections.abc import Mapping
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,22 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE", "has_jvm", "java", "orders"]
 
 SOURCE = "lancerefs.spark.Source"
-_OLDEST_JAVA = 17  # the first long-lived one that has sockets in the file system
 _lock = threading.Lock()
 _known: dict[str, Any] = {}
 
 
 def has_jvm(spark: SparkSession) -> bool:
     """Whether the session has a JVM of its own here, as those of Spark Connect do not."""
-    context = getattr(spark, "sparkContext", None)
-    return context is not None and _java(context) >= _OLDEST_JAVA
-
-
-@lru_cache(maxsize=1)
-def _java(context: SparkContext) -> int:
-    jvm: Any = context._jvm
-    version: str = jvm.java.lang.System.getProperty("java.specification.version")
-    return int(version) if version.isdigit() else 0  # before 9 it was '1.8'
+    return hasattr(spark, "sparkContext")
 
 
 def orders(context: SparkContext) -> Any:
@@ -51,7 +38,7 @@ def orders(context: SparkContext) -> Any:
         if application not in _known:
             jvm: Any = context._jvm
             loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-            jar = _jar(_compiled(context, loader))
+            jar = _jar(_compiled(context, loader), Path(context._temp_dir))
             loader.addURL(jvm.java.io.File(jar).toURI().toURL())
             context._jsc.addJar(jar)
             _known[application] = jvm.lancerefs.spark.Order
@@ -79,11 +66,9 @@ def _compiled(context: SparkContext, loader: Any) -> Mapping[str, bytes]:
     return dict(made.getMap())
 
 
-def _jar(classes: Mapping[str, bytes]) -> str:
-    """A jar for as long as this driver lives, from which executors fetch it."""
-    folder = tempfile.mkdtemp(prefix="lancerefs-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder, "lancerefs-spark.jar")
+def _jar(classes: Mapping[str, bytes], folder: Path) -> str:
+    """A jar in a folder that lives as long as the driver, from which executors fetch it."""
+    path = folder / "lancerefs-spark.jar"
     with zipfile.ZipFile(path, "w") as jar:
         for name, code in classes.items():
             jar.writestr(name, code)

@@ -92,7 +92,13 @@ class _Line:
     def refuse(self, reason: str) -> None:
         said = reason.encode()
         self.say(_ERROR, struct.pack(">i", len(said)), said)
-        self._connection.shutdown(socket.SHUT_RD)  # who still sends rows is told, and reads this
+
+    def end(self) -> None:
+        """Have the task stop sending, and who still reads here stop reading."""
+        with contextlib.suppress(OSError):  # the task may be gone by then
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self.source.close()
+        self._connection.close()
 
     # What pyarrow asks of a file.
     closed = False
@@ -104,18 +110,19 @@ class _Line:
 
 
 def _answer(connection: socket.socket) -> None:
-    with connection:
-        line = _Line(connection)
-        try:
-            work = _WORK[line.receive().decode()]
-            work(line, line.receive())
-            line.say(_END)
-        except ConnectionError:
-            pass  # the task was stopped, or its JVM
-        except Exception as error:  # whatever it is, the task has to hear of it
-            kind = type(error)
-            with contextlib.suppress(OSError):  # the task may be gone by then
-                line.refuse(f"{kind.__module__}.{kind.__qualname__}: {error}")
+    line = _Line(connection)
+    try:
+        work = _WORK[line.receive().decode()]
+        work(line, line.receive())
+        line.say(_END)
+    except ConnectionError:
+        pass  # the task was stopped, or its JVM
+    except Exception as error:  # whatever it is, the task has to hear of it
+        kind = type(error)
+        with contextlib.suppress(OSError):  # the task may be gone by then
+            line.refuse(f"{kind.__module__}.{kind.__qualname__}: {error}")
+    finally:
+        line.end()
 
 
 def _plan(line: _Line, order: bytes) -> None:
@@ -181,9 +188,21 @@ def _part(said: Any) -> object:
         return _OTHER if _OTHER in values else values
     if "name" in said:
         return _filter(said) or _OTHER
-    return _VALUES[said["kind"]](said["text"])
+    try:
+        return _VALUES[said["kind"]](said["text"])
+    except OverflowError:  # a year that Python does not have
+        return _OTHER
 
 
+def _days(said: str) -> datetime.date:
+    return _EPOCH.date() + datetime.timedelta(days=int(said))
+
+
+def _microseconds(said: str) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(microseconds=int(said))
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
 _OTHER = object()
 _VALUES: Mapping[str, Callable[[str], object]] = {
     "bool": "true".__eq__,
@@ -191,8 +210,9 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
     "float": float,
     "str": str,
     "decimal": Decimal,
-    "date": datetime.date.fromisoformat,
-    "moment": datetime.datetime.fromisoformat,
+    "date": _days,
+    "local": _microseconds,
+    "moment": lambda said: _microseconds(said).replace(tzinfo=datetime.UTC),
     "null": lambda _: None,
     "other": lambda _: _OTHER,
 }
