@@ -69,7 +69,7 @@ class ConnectorEngine:
         write = prepare(options, df.schema, overwrite=mode == "overwrite")
         try:
             written = Written() if write.landed is not None else self._stage(df, one, write)
-        except Exception:
+        except Exception:  # of which Spark has many classes
             abort(write, may_have_landed=False)
             if find_landing(dataset_at(options.place), one.branch, write_id) is None:
                 raise

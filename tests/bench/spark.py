@@ -52,7 +52,8 @@ def run(folder: Path, *, quick: bool) -> list[str]:
             used |= {CONNECTOR: f"in pyspark {CONNECTOR_PYSPARK}"}
         except NoConnectorError as error:
             missing = str(error)
-    with tempfile.TemporaryDirectory(prefix="lancerefs-bench-", dir=_room()) as scratch:
+    room = _room()
+    with tempfile.TemporaryDirectory(prefix="lancerefs-bench-", dir=room) as scratch:
         bench = (
             _Bench(Path(scratch), QUICK_ROWS, 0)
             if quick
@@ -60,7 +61,7 @@ def run(folder: Path, *, quick: bool) -> list[str]:
         )
         found = [*bench.measure(setups, QUICK_PARTITIONS if quick else PARTITIONS)]
     lost = missing or "; ".join(dict.fromkeys(bench.lost))
-    results = Results(found, bench.memory, used, lost, in_memory=_room() is not None)
+    results = Results(found, bench.memory, used, lost, in_memory=room is not None)
     judged = [] if quick else bars(results)
     spark_report.write(folder, results, judged)
     return [str(bar) for bar in judged if not bar.kept]

@@ -169,7 +169,10 @@ class TestOnce:
     def test_a_twin_that_lands_meanwhile_is_found(
         self, spark: SparkSession, orders: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Another driver with the same write id takes the stage away, as that of a dead one."""
+        """Another driver with the same write id takes the stage away, as that of a dead one.
+
+        No process can be stopped right there, so the twin is run from within.
+        """
         order = Order({"orders": BranchOf(orders.uri, "run")}, uuid.uuid4().hex, CONNECTOR)
         twin = Attempt.at(orders, "run", f"{order.write_id}/orders/1", [4])
 

@@ -207,7 +207,10 @@ class TestOnce:
     def test_of_two_that_both_looked_first_one_lands(
         self, branched: Place, monkeypatch: pytest.MonkeyPatch, overwrite: bool
     ) -> None:
-        """The fence, or the strictness of an overwrite, holds where the look came too early."""
+        """The fence, or the strictness of an overwrite, holds where the look came too early.
+
+        No process can be stopped right there, so the twin is run from within.
+        """
         attempt = Attempt.at(branched, "run", "w", [10], overwrite=overwrite)
         first, second = attempt.prepare(), attempt.prepare()
         messages = {one.attempt: attempt.run_tasks(one) for one in (first, second)}
@@ -230,7 +233,10 @@ class TestOnce:
     def test_of_two_that_both_anchored_one_lands(
         self, local_place: Place, monkeypatch: pytest.MonkeyPatch, overwrite: bool
     ) -> None:
-        """Overtaken between anchor and commit, with the versions in between cleaned up."""
+        """Overtaken between anchor and commit, with the versions in between cleaned up.
+
+        No process can be stopped right there, so the twin is run from within.
+        """
         local_place.create().store().create_branch("run")
         attempt = Attempt.at(local_place, "run", "w", [10], overwrite=overwrite)
         first, second = attempt.prepare(), attempt.prepare()

@@ -325,6 +325,30 @@ def piece(said: bytes) -> bytes:
     return struct.pack(">i", len(said)) + said
 
 
+def test_executors_need_no_more_than_three_libraries() -> None:
+    """Those that `docs/spark.md` names, and what these import themselves."""
+    subprocess.run([sys.executable, "-c", _EXECUTOR], cwd=REPOSITORY, check=True, timeout=60)
+
+
+_EXECUTOR = """
+import sys
+from importlib.metadata import packages_distributions
+
+HERE = {"airflow_provider_lancerefs", "lance", "lance_namespace", "numpy", "py4j", "pyarrow", "pyspark"}
+ABSENT = set(packages_distributions()) - HERE
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import airflow_provider_lancerefs.spark.jvm.serving
+import airflow_provider_lancerefs.spark.source
+import lance
+"""
+
+
 class TestSecrets:
     """Credentials stay out of whatever Spark shows."""
 

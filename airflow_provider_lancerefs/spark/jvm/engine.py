@@ -50,7 +50,7 @@ class JvmEngine:
         write = prepare(options, df.schema, overwrite=mode == "overwrite")
         try:
             written = [] if write.landed is not None else self._written(df, write)
-        except Exception:
+        except Exception:  # of which Spark has many classes
             abort(write, may_have_landed=False)
             raise
         commit(write, written)
