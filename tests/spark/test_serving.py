@@ -334,8 +334,9 @@ _EXECUTOR = """
 import sys
 from importlib.metadata import packages_distributions
 
-HERE = {"airflow_provider_lancerefs", "lance", "lance_namespace", "numpy", "py4j", "pyarrow", "pyspark"}
-ABSENT = set(packages_distributions()) - HERE
+OURS = {"airflow_provider_lancerefs"}
+THEIRS = {"lance", "lance_namespace", "numpy", "py4j", "pyarrow", "pyspark"}
+ABSENT = set(packages_distributions()) - OURS - THEIRS
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
