@@ -165,6 +165,17 @@ class TestTrouble:
         with pytest.raises(Exception, match="environment/bin/python"):
             frame.collect()
 
+    def test_what_was_submitted_is_found_by_what_the_jvm_inherited(
+        self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On YARN in cluster mode Spark's configuration has it as no Python can read it."""
+        unread = "{{PWD}}/pyspark.zip<CPS>{{PWD}}/ours.zip"
+        monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", unread)
+        assert [1, 2, 3] == numbers(opened(spark, local_place.create()).read("t"))
+        paths = [one.environ()["PYTHONPATH"] for one in servants()]
+        (found,) = [one for one in paths if unread in one]
+        assert os.environ["PYTHONPATH"] in found
+
     def test_a_python_that_does_not_start_is_told(
         self, spark: SparkSession, local_place: Place, tmp_path: Path, python: Python
     ) -> None:

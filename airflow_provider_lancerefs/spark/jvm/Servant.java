@@ -99,6 +99,7 @@ final class Servant {
         ProcessBuilder builder = new ProcessBuilder(
             new String[] {(String) said.get("python"), "-m", MODULE, socket.toString()});
         Map environment = builder.environment();
+        Object inherited = environment.get(PATH); // on YARN this alone tells where that lies
         environment.putAll((Map) said.get("environment"));
         StringBuilder places = new StringBuilder();
         Iterator includes = ((List) said.get("includes")).iterator();
@@ -106,8 +107,11 @@ final class Servant {
             File include = new File(SparkFiles.getRootDirectory(), (String) includes.next());
             places.append(include).append(File.pathSeparator);
         }
-        if (environment.containsKey(PATH)) {
-            places.append(environment.get(PATH)).append(File.pathSeparator);
+        Object[] more = new Object[] {environment.get(PATH), inherited};
+        for (int i = 0; i < more.length; i++) {
+            if (more[i] != null) {
+                places.append(more[i]).append(File.pathSeparator);
+            }
         }
         environment.put(PATH, places.append(PythonUtils.sparkPythonPath()).toString());
         return builder.redirectError(ProcessBuilder.Redirect.INHERIT);
