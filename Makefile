@@ -19,6 +19,7 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/python -m
 BARE := .venv-bare
 CONNECTOR := .venv-connector
+YARN := build/yarn
 PROTOC := .venv-protos
 PINS := .venv-pins
 PROTO_DIR := airflow_provider_lancerefs/refstore/_proto
@@ -98,6 +99,15 @@ connector-jar: $(CONNECTOR)/.ready  ## an environment of Spark 3.5, and the conn
 .PHONY: connector
 connector: $(CONNECTOR)/.ready  ## what goes through the JVM connector, on Spark 3.5, with the jar that Spark fetches
 	$(CONNECTOR)/bin/python -m pytest tests/connector $(ARGS)
+
+$(YARN)/.ready: pyproject.toml constraints.txt tests/services/yarn.py | $(READY)
+	rm -rf $(YARN)
+	$(RUN) tests.services.yarn
+	@touch $@
+
+.PHONY: yarn
+yarn: $(YARN)/.ready  ## jobs on a real YARN, in client and in cluster mode, of jars that Spark fetches
+	$(RUN) pytest tests/yarn $(ARGS)
 
 .PHONY: bench
 bench: $(READY)  ## the benchmark report

@@ -51,6 +51,17 @@ def members(sessions: Set[int]) -> list[Process]:
     return [one for one in all_processes() if one.session in sessions and one.alive]
 
 
+def working_in(folder: Path) -> list[Process]:
+    """The living processes whose working directory is a folder, or below it."""
+    return [one for one in all_processes() if one.alive and _works_in(one.pid, folder)]
+
+
+def _works_in(pid: int, folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(os.readlink(f"/proc/{pid}/cwd")).is_relative_to(folder)
+    return False
+
+
 def command_line(pid: int) -> str:
     """What `ps` shows of a process; nothing of one that is gone."""
     with contextlib.suppress(OSError):

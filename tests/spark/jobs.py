@@ -1,7 +1,8 @@
 """A Spark job as a user would write it, with points in its tasks at which a test can hold them.
 
 Its arguments are its values' first and the one after the last, in how many parts they are, whether
-they are shuffled before they are written, and the folder of its points.
+they are shuffled before they are written, the folder of its points, and whether it then reads what
+it wrote.
 """
 
 from __future__ import annotations
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
 LONGEST = 600
 
 
-def main(first: str, end: str, parts: str, shuffled: str, folder: str) -> None:
+def main(first: str, end: str, parts: str, shuffled: str, folder: str, reads: str = "") -> None:
     spark = SparkSession.builder.getOrCreate()
     frame = spark.range(int(first), int(end), 1, int(parts)).withColumnRenamed("id", "n")
     if shuffled == "shuffled":
         frame = frame.repartition(int(parts), "n")
     most_of_a_part = 4 * (int(end) - int(first)) // int(parts) // 5
     gated = frame.mapInArrow(past_a_point(folder, most_of_a_part), frame.schema)
-    print("written", LanceRun.current(spark).write(gated, "orders"), flush=True)
+    run = LanceRun.current(spark)
+    print("written", run.write(gated, "orders"), flush=True)
+    if reads:
+        print("read", run.read("orders").where("n > 0").count(), flush=True)
     spark.stop()
 
 

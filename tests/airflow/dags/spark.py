@@ -54,3 +54,4 @@ def define(dag_id: str, **of_job: Any) -> None:
 
 define("spark")
 define("spark_in_cluster", java_class="org.apache.spark.deploy.PythonRunner")
+define("spark_in_yarn", yarn_track_via_rm_api=True)
