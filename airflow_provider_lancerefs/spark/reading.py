@@ -103,6 +103,14 @@ class SnapshotReader(DataSourceReader):
         yield from rows(self._snapshot, columns, partition.value, self._filter)
 
 
+def extent(snapshot: Snapshot) -> tuple[int, int]:
+    """The snapshot's rows, and the bytes of their files: 0 where the table does not say of all."""
+    fragments = snapshot.open().get_fragments()
+    rows = sum(one.physical_rows - one.num_deletions for one in fragments)
+    sizes = [file.file_size_bytes or 0 for one in fragments for file in one.metadata.files]
+    return rows, sum(sizes) if all(sizes) else 0
+
+
 def parts(snapshot: Snapshot, filter: str | None, cores: int = 0) -> Iterator[list[Slice]]:
     """The snapshot's rows, divided among tasks: of so many rows each, or for so many cores."""
     sizes = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
@@ -133,6 +134,24 @@ class TestRows:
 
         assert [1, 2, 3] == numbers(joined)
         assert [1, 2, 3] == numbers(frame)
+
+    def test_spark_knows_how_much_there_is(self, spark: SparkSession, local_place: Place) -> None:
+        """Of the columns that a query needs, and so hands small tables to every executor."""
+        vector = pa.FixedSizeListArray.from_arrays(pa.array([1.0] * 32_000, pa.float32()), 32)
+        text = [f"{n}" * 50 for n in range(1000)]
+        lance.write_dataset(pa.table({"n": range(1000), "v": vector, "t": text}), local_place.uri)
+        local_place.delete("n = 7")
+        frame = opened(spark, local_place).read("t")
+        on_disk = sum(one.stat().st_size for one in Path(local_place.uri, "data").iterdir())
+
+        for columns, size in ((["n"], 999 * 8), (["v", "n"], 999 * (32 * 4 + 8)), (["t"], on_disk)):
+            plan = frame.select(columns)._jdf.queryExecution().optimizedPlan()
+            known = plan.collectLeaves().apply(0).stats()
+            assert (size, 999) == (known.sizeInBytes(), known.rowCount().get())
+        large = spark.range(100_000).withColumnRenamed("id", "n")
+        joined = large.join(frame.select("n"), "n")
+        assert "BroadcastHashJoin" in joined._jdf.queryExecution().executedPlan().toString()
+        assert 999 == joined.count()
 
     def test_large_values_go_in_small_batches(
         self, spark: SparkSession, local_place: Place

@@ -22,17 +22,21 @@ public final class Order {
     final byte[] order;
     final String executors;
     final String driver;
+    final long rows;
+    final long bytes;
     private volatile byte[][] written = new byte[0][];
 
     private Order(
             String title, StructType columns, byte[] inArrow, byte[] order,
-            String executors, String driver) {
+            String executors, String driver, long rows, long bytes) {
         this.title = title;
         this.columns = columns;
         this.columnsInArrow = inArrow;
         this.order = order;
         this.executors = executors;
         this.driver = driver;
+        this.rows = rows;
+        this.bytes = bytes;
     }
 
     /**
@@ -41,13 +45,16 @@ public final class Order {
      * @param columns Spark's schema in JSON, and the same in Arrow
      * @param executors how to start Python there, in JSON
      * @param driver the same for here
+     * @param rows how many there are to read
+     * @param bytes how many their files have, 0 where that is not known
      */
     public static String give(
             String title, String columns, byte[] inArrow, byte[] order,
-            String executors, String driver) {
+            String executors, String driver, long rows, long bytes) {
         String name = UUID.randomUUID().toString();
         StructType type = (StructType) DataType.fromJson(columns);
-        GIVEN.put(name, new Order(title, type, inArrow, order, executors, driver));
+        Order given = new Order(title, type, inArrow, order, executors, driver, rows, bytes);
+        GIVEN.put(name, given);
         return name;
     }
 

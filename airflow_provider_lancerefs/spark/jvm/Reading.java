@@ -11,13 +11,17 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 
 /** Plans a read: Python divides the rows into parts, of the columns and by the filters of Spark. */
-final class Reading implements Scan, Batch, SupportsPushDownFilters, SupportsPushDownRequiredColumns {
+final class Reading
+        implements Batch, SupportsPushDownFilters, SupportsPushDownRequiredColumns,
+            SupportsReportStatistics {
 
     /** What one task reads, as Python put it. */
     static final class Part implements InputPartition {
@@ -99,6 +103,10 @@ final class Reading implements Scan, Batch, SupportsPushDownFilters, SupportsPus
 
     public Batch toBatch() {
         return this;
+    }
+
+    public Statistics estimateStatistics() {
+        return new Extent(order, columns);
     }
 
     /** The parts, found once: Spark plans some queries again. */

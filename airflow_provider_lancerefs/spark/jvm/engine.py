@@ -16,6 +16,7 @@ from airflow_provider_lancerefs.spark.jvm.compiling import SOURCE, orders
 from airflow_provider_lancerefs.spark.options import ReadOptions, Storages, WriteOptions
 from airflow_provider_lancerefs.spark.ordering import BranchOf
 from airflow_provider_lancerefs.spark.preparing import prepare
+from airflow_provider_lancerefs.spark.reading import extent
 from airflow_provider_lancerefs.spark.snapshots import take_snapshot
 from airflow_provider_lancerefs.spark.writing import Write, Written
 
@@ -66,7 +67,7 @@ class JvmEngine:
     def _load(self, options: ReadOptions) -> DataFrame:
         snapshot, columns = take_snapshot(options)
         title = f"{snapshot.uri}@{snapshot.version}"
-        order = self._give(title, columns, pickle.dumps(snapshot))
+        order = self._give(title, columns, pickle.dumps(snapshot), *extent(snapshot))
         return self._spark.read.format(SOURCE).option(_ORDER, order).load()
 
     def _written(self, df: DataFrame, write: Write) -> list[Written]:
@@ -77,12 +78,21 @@ class JvmEngine:
             said = self._orders.take(order)
         return [pickle.loads(one) for one in said]
 
-    def _give(self, title: str, columns: StructType, order: bytes) -> str:
+    def _give(
+        self, title: str, columns: StructType, order: bytes, rows: int = 0, size: int = 0
+    ) -> str:
         in_arrow = batch_schema(columns).serialize().to_pybytes()
         theirs = self._spark.sparkContext.pythonExec
         here = theirs if shutil.which(theirs) else sys.executable  # such as one in an archive
         given: str = self._orders.give(
-            title, columns.json(), in_arrow, order, self._recipe(theirs), self._recipe(here)
+            title,
+            columns.json(),
+            in_arrow,
+            order,
+            self._recipe(theirs),
+            self._recipe(here),
+            rows,
+            size,
         )
         return given
 
