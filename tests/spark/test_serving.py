@@ -101,6 +101,20 @@ class TestTrouble:
 
         assert [1, 2, 3, 4, 5] == local_place.values()
 
+    def test_a_process_that_is_told_to_end_leaves_nothing(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """As YARN tells all that is in a container."""
+        assert [1, 2, 3] == numbers(opened(spark, local_place.create()).read("t"))
+        found = servants()
+        folders = [folder_of(process) for process in found]
+        for process in found:
+            process.terminate()
+        alive = psutil.wait_procs(found, timeout=20)[1]
+        assert found
+        assert [] == alive
+        assert not any(folder.exists() for folder in folders)
+
     def test_a_process_that_is_killed_in_a_read_loses_no_row(
         self, spark: SparkSession, local_place: Place
     ) -> None:

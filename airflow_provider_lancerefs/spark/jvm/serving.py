@@ -13,6 +13,7 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import socket
 import struct
 import sys
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
@@ -41,6 +42,7 @@ _PIECE, _END, _ERROR = b"p", b"e", b"x"
 def main() -> None:
     """Serve on the socket that is named in the first argument, until standard input ends."""
     path = Path(sys.argv[1])
+    signal.signal(signal.SIGTERM, lambda *_: _leave(path.parent))  # so YARN ends a container
     with socket.socket(socket.AF_UNIX) as server, os.fdopen(os.dup(1), "w") as said:
         os.dup2(2, 1)  # what libraries print is nobody's answer
         server.bind(str(path))
@@ -56,8 +58,12 @@ def _end_with_the_jvm(folder: Path) -> None:
         while os.read(0, 1):
             pass
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)
+        _leave(folder)
+
+
+def _leave(folder: Path) -> NoReturn:
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
 
 
 class _Line:
