@@ -76,6 +76,31 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def with_all_buffers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows; what is empty in a list or struct of Spark's has no buffers, which is allowed.
+
+    But casts of pyarrow's end the process at that, and Lance's writers panic.
+    """
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([*map(_whole, batch.columns)], names=batch.schema.names)
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    kind = array.type
+    if not len(array):
+        return pa.array([], kind)
+    if pa.types.is_struct(kind) and kind.num_fields:
+        parts = [_whole(array.field(place)) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        own, items = array.buffers()[:2], [_whole(array.values)]
+        return pa.Array.from_buffers(kind, len(array), own, array.null_count, array.offset, items)
+    return array
+
+
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     import pyarrow as pa
 

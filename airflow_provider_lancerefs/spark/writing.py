@@ -13,7 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_lancerefs.refstore import InvalidInputError
-from airflow_provider_lancerefs.spark.columns import ROW_ADDRESS, ROW_ID, cast_batch
+from airflow_provider_lancerefs.spark.columns import (
+    ROW_ADDRESS,
+    ROW_ID,
+    cast_batch,
+    with_all_buffers,
+)
 from airflow_provider_lancerefs.spark.shapes import FileShape
 
 if TYPE_CHECKING:
@@ -100,7 +105,7 @@ def _fitted(batch: pa.RecordBatch, write: Write) -> pa.RecordBatch:
     import pyarrow as pa
 
     try:
-        return cast_batch(batch, write.schema)
+        return cast_batch(with_all_buffers(batch), write.schema)
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
             f"The data frame does not fit {write.branch} of {write.uri}, and nothing was written: "
@@ -138,7 +143,7 @@ class TaskFiles:
             part = batch.slice(0, most - self._rows)
             self._writer.write_batch(part)
             self._rows += part.num_rows
-            batch = batch.slice(part.num_rows)
+            batch = _rest(batch, part.num_rows)
             if self._rows == most:
                 self._finish()
 
@@ -172,6 +177,14 @@ class TaskFiles:
             self._writer.close()
         self._done.append(WrittenFile(self._name, self._rows))
         self._writer, self._rows = None, 0
+
+
+def _rest(batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+    """The rows from there on; copied, for Lance panics at some structs that begin elsewhere."""
+    import pyarrow as pa
+
+    rest = batch.slice(start)
+    return rest.take(pa.array(range(rest.num_rows), pa.int64())) if rest.num_rows else rest
 
 
 def _packed(columns: Sequence[pa.Array]) -> bytes:

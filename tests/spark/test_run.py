@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,12 @@ from airflow_provider_lancerefs.refstore import (
     RefNotFoundError,
 )
 from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark.jvm.engine import JvmEngine
 from airflow_provider_lancerefs.spark.landings import new_attempt
 from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
+from tests.spark import every_type
 from tests.spark.test_committing import orphans
-from tests.spark.test_source import numbers
+from tests.spark.test_source import numbers, rows
 from tests.tables import Place
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
 ]
+
+Made = Callable[[list[tuple[object, ...]], str], "DataFrame"]
 
 
 @pytest.fixture
@@ -213,6 +217,17 @@ class TestMerging:
         place.store().create_branch("run")
         return place
 
+    @pytest.fixture(params=["rows that are counted on", "rows of which Spark knows nothing"])
+    def made(self, request: pytest.FixtureRequest, spark: SparkSession) -> Made:
+        """Makes a frame, of which Spark knows that it is small, or does not know it."""
+
+        def make(rows: list[tuple[object, ...]], schema: str) -> DataFrame:
+            unknown = spark.createDataFrame(rows, schema)
+            known = spark.createDataFrame(unknown.toArrow(), unknown.schema)
+            return unknown if "nothing" in request.param else known
+
+        return make
+
     def merged(self, place: Place) -> dict[tuple[int, str], str]:
         there = place.branch("run").open().to_table().to_pylist()
         found = {(row["a"], row["b"]): row["name"] for row in there}
@@ -220,12 +235,12 @@ class TestMerging:
         return found
 
     def test_matching_rows_are_replaced_and_others_added(
-        self, spark: SparkSession, people: Place
+        self, spark: SparkSession, people: Place, made: Made
     ) -> None:
         """Of whole fragments and of parts; made again, it changes nothing; main keeps its rows."""
         run = LanceRun.open({"people": people.uri}, "run", people.options, spark)
         new = [(0, "y", "new1"), (2, "x", "new4"), (2, "y", "new5"), (7, "x", "more")]
-        frame = spark.createDataFrame(new, "a long, b string, name string")
+        frame = made(new, "a long, b string, name string")
         for _ in range(2):
             run.merge(frame, "people", on=["a", "b"])
 
@@ -244,27 +259,54 @@ class TestMerging:
         assert 7 == people.open().count_rows()
 
     def test_a_key_with_a_null_matches_nothing(
-        self, spark: SparkSession, local_place: Place
+        self, spark: SparkSession, local_place: Place, made: Made
     ) -> None:
         """It is a row of its own each time, as in SQL."""
         lance.write_dataset(pa.table({"k": [None, 1], "v": [1, 2]}), local_place.uri)
         run = LanceRun.open({"t": local_place.uri}, spark=spark)
-        run.merge(spark.createDataFrame([(None, 3), (1, 4)], "k long, v long"), "t", on="k")
+        run.merge(made([(None, 3), (1, 4)], "k long, v long"), "t", on="k")
 
         there = local_place.open().to_table().to_pylist()
         assert [(None, 1), (None, 3), (1, 4)] == sorted(
             ((row["k"], row["v"]) for row in there), key=lambda row: row[1]
         )
 
-    def test_two_rows_for_one_key_are_refused(self, spark: SparkSession, people: Place) -> None:
+    def test_two_rows_for_one_key_are_refused(
+        self, spark: SparkSession, people: Place, made: Made
+    ) -> None:
         """Which of them should stay cannot be told; nothing is merged."""
         run = LanceRun.open({"people": people.uri}, "run", people.options, spark)
-        frame = spark.createDataFrame([(0, "x", n) for n in "pq"], "a long, b string, name string")
+        frame = made([(0, "x", n) for n in "pq"], "a long, b string, name string")
         with pytest.raises(InvalidInputError, match="one row for each key"):
             run.merge(frame, "people", on=["a", "b"])
 
         assert 6 == len(self.merged(people))
         assert () == people.store().check().findings
+
+    def test_few_rows_are_brought_to_the_driver(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """Not those that Spark knows to be many, nor those that turn out to be."""
+        engine = LanceRun.open({"t": local_place.create().uri}, spark=spark)._engine
+        assert isinstance(engine, JvmEngine)
+        few, many = spark.range(1000), spark.range(10**9)
+        exploded = few.selectExpr("explode(sequence(1, 1000)) n")
+
+        assert engine._at_hand(few) is not few
+        assert engine._at_hand(many) is many
+        assert engine._at_hand(exploded) is exploded
+
+    def test_every_type_is_merged(self, spark: SparkSession, local_place: Place) -> None:
+        """Rows that are brought to the driver and sent from there are the same ones."""
+        table = every_type.table()
+        other = local_place.beside("other")
+        for place, missing in ((local_place, 3), (other, 1)):
+            lance.write_dataset(table, place.uri)
+            place.delete(f"`row` = {missing}")
+        run = LanceRun.open({"t": local_place.uri, "other": other.uri}, spark=spark)
+        run.merge(run.read("other"), "t", on="row")
+
+        assert rows(table) == rows(local_place.open().to_table().sort_by("row"))
 
     def test_rows_that_changed_meanwhile_are_matched_again(
         self, spark: SparkSession, people: Place, tmp_path: Path
@@ -289,13 +331,13 @@ class TestMerging:
         assert mark.exists()
 
     def test_a_table_with_stable_row_ids_keeps_them(
-        self, spark: SparkSession, local_place: Place
+        self, spark: SparkSession, local_place: Place, made: Made
     ) -> None:
         """A row that is replaced is the same row to whoever knows it by its id."""
         table = pa.table({"k": [1, 2, 3], "v": ["a", "b", "c"]})
         lance.write_dataset(table, local_place.uri, enable_stable_row_ids=True)
         run = LanceRun.open({"t": local_place.uri}, spark=spark)
-        run.merge(spark.createDataFrame([(2, "B"), (4, "D")], "k long, v string"), "t", on="k")
+        run.merge(made([(2, "B"), (4, "D")], "k long, v string"), "t", on="k")
 
         there = local_place.open().to_table(with_row_id=True).to_pylist()
         assert {1: 0, 2: 1, 3: 2, 4: 3} == {row["k"]: row["_rowid"] for row in there}

@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from airflow_provider_lancerefs.spark import register
+from airflow_provider_lancerefs.spark import LanceRun, register
 from tests.services.seaweed import S3Server
 from tests.spark import every_type
 from tests.tables import Place
@@ -125,6 +125,40 @@ class TestTypes:
 
         assert before == files(local_place)
         assert [1] == local_place.values()
+
+    @pytest.mark.parametrize("kept", [[1], [2], [1, 3], []])
+    def test_nothing_but_nulls_may_be_written(
+        self, spark: SparkSession, local_place: Place, table: pa.Table, kept: list[int]
+    ) -> None:
+        """Of an array that is empty Spark sends no buffers, which pyarrow and Lance do not survive.
+
+        Here they are of the second row; once by the data source, once through the JVM.
+        """
+        lance.write_dataset(table, local_place.uri)
+        other = local_place.beside("other")
+        lance.write_dataset(table, other.uri)
+        other.delete("true")
+        read = reader(spark).load(local_place.uri)
+        read = read.where(read.row.isin(kept)).coalesce(1)
+        writer(read).save(other.uri)
+        LanceRun.open({"t": other.uri}, spark=spark).write(read, "t")
+
+        wanted = [row for row in rows(table) for _ in range(2) if row["row"] in kept]
+        assert wanted == rows(other.open().to_table().sort_by("row"))
+
+    def test_rows_of_a_batch_may_go_to_several_files(
+        self, spark: SparkSession, local_place: Place, table: pa.Table
+    ) -> None:
+        """Where one is full, it is followed by another."""
+        lance.write_dataset(table, local_place.uri)
+        other = local_place.beside("other")
+        lance.write_dataset(table, other.uri)
+        other.delete("true")
+        read = reader(spark).load(local_place.uri).coalesce(1)
+        writer(read, max_rows_per_file=1).save(other.uri)
+
+        assert [1, 1, 1] == [one.count_rows() for one in other.open().get_fragments()]
+        assert rows(table) == rows(other.open().to_table().sort_by("row"))
 
 
 class TestWhere:

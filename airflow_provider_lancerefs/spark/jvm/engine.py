@@ -7,7 +7,7 @@ import pickle
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_lancerefs.refstore import RefStore, Revision
 from airflow_provider_lancerefs.spark.columns import batch_schema
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["JvmEngine"]
 
 _ORDER = "order"
+_FEW_BYTES, _FEW_ROWS = 10 << 20, 100_000
 
 
 class JvmEngine:
@@ -61,8 +62,22 @@ class JvmEngine:
         store = RefStore.open(one.uri, place.storage_options)
         version = store.resolve(Revision(one.branch)).number
         marked = ReadOptions(place, version=version, columns=tuple(keys), row_marks=True)
-        matched = df.join(self._load(marked), [*keys], "left")
+        rows, there = self._at_hand(df), self._load(marked)
+        if rows is not df:  # so few that the table's keys need not be shuffled to meet them
+            wanted = rows.select(*(f"`{key.replace('`', '``')}`" for key in keys)).distinct()
+            there = there.join(wanted, [*keys], "left_semi")
+        matched = rows.join(there, [*keys], "left")
         self.save(matched, one, "append", write_id, merge=version)
+
+    def _at_hand(self, df: DataFrame) -> DataFrame:
+        """The frame, its rows brought here if they are few: asked twice it might have others."""
+        plan: Any = df._jdf.queryExecution().optimizedPlan()
+        if plan.stats().sizeInBytes() > _FEW_BYTES:
+            return df
+        rows = df.limit(_FEW_ROWS + 1).toArrow()
+        if rows.num_rows > _FEW_ROWS or rows.nbytes > _FEW_BYTES:
+            return df
+        return self._spark.createDataFrame(rows, df.schema)
 
     def _load(self, options: ReadOptions) -> DataFrame:
         snapshot, columns = take_snapshot(options)

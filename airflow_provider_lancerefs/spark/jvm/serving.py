@@ -123,7 +123,7 @@ def _answer(connection: socket.socket) -> None:
         line.say(_END)
     except ConnectionError:
         pass  # the task was stopped, or its JVM
-    except Exception as error:  # whatever it is, the task has to hear of it
+    except BaseException as error:  # the task has to hear of it, and pylance's panics are such
         kind = type(error)
         with contextlib.suppress(OSError):  # the task may be gone by then
             line.refuse(f"{kind.__module__}.{kind.__qualname__}: {error}")
