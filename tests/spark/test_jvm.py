@@ -80,6 +80,18 @@ class TestRows:
         again = opened(spark, other).read("t").toArrow().sort_by("n")
         assert table.to_pylist() == again.to_pylist()
 
+    def test_every_type_comes_in_many_batches(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """Of which each is read into the memory of the one before; with arrays, and without."""
+        table = pa.concat_tables([every_type.table()] * 3)
+        lance.write_dataset(table, local_place.uri, max_rows_per_file=1)
+        run = opened(spark, local_place)
+        assert rows(table) == rows(run.read("t").coalesce(1).toArrow())
+        for name in table.column_names[1:]:
+            alone = run.read("t", ["row", name]).coalesce(1).toArrow()
+            assert rows(table.select(["row", name])) == rows(alone)
+
     def test_columns_without_arrays_come_in_batches(
         self, spark: SparkSession, local_place: Place
     ) -> None:

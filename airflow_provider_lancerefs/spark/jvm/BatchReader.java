@@ -18,6 +18,16 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** The rows of one part, a batch at a time, in the memory that Arrow read them into. */
 final class BatchReader implements PartitionReader {
+
+    /** Stays open when Spark is done with a batch: the next one is read into the same vector. */
+    static final class Lent extends ArrowColumnVector {
+        Lent(FieldVector vector) {
+            super(vector);
+        }
+
+        public void close() {}
+    }
+
     private final String recipe;
     private final byte[] order;
     private final StructType columns;
@@ -62,7 +72,7 @@ final class BatchReader implements PartitionReader {
             } else if (DirectColumn.fits(vector)) {
                 found[i] = new DirectColumn(type, vector);
             } else {
-                found[i] = new ArrowColumnVector(vector);
+                found[i] = new Lent(vector);
             }
         }
         return new ColumnarBatch(found, root.getRowCount());
