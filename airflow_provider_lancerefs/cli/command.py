@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Sequence
 
 from airflow_provider_lancerefs.cli import actions, output, publish_actions
@@ -64,6 +66,9 @@ def main(
         return exit_code(error)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # who reads it, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush
+        return 141
 
 
 def exit_code(error: LanceRefsError) -> int:
@@ -84,6 +89,7 @@ def _run(arguments: argparse.Namespace, store: RefStore) -> int:
         output.print_json(result.data)
     else:
         print(result.text)
+    sys.stdout.flush()
     return FOUND_SOMETHING if result.unclean else 0
 
 

@@ -34,6 +34,17 @@ def check_fits(frame: StructType, table: StructType, where: str) -> None:
         )
 
 
+def check_columns(frame: StructType, where: str) -> None:
+    """Raise InvalidInputError for what can be the columns of no table."""
+    names = [field.name for field in frame.fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not names:
+        said = f"two columns called {', '.join(map(repr, twice))}" if twice else "no columns"
+        raise InvalidInputError(
+            f"A data frame with {said} cannot be written to {where}, and nothing was."
+        )
+
+
 def differences(frame: StructType, table: StructType, path: str = "") -> Iterator[str]:
     """What keeps rows of one schema from a table of the other; order and nulls are no difference.
 

@@ -26,7 +26,7 @@ from airflow_provider_lancerefs.spark.columns import (
     arrow_schema,
     spark_schema,
 )
-from airflow_provider_lancerefs.spark.fitting import check_fits
+from airflow_provider_lancerefs.spark.fitting import check_columns, check_fits
 from airflow_provider_lancerefs.spark.landings import find_landing, new_attempt
 from airflow_provider_lancerefs.spark.shapes import file_shape, ids_of
 from airflow_provider_lancerefs.spark.writing import Write
@@ -54,6 +54,7 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
     ConflictError where it takes no more writes.
     """
     dataset, name = dataset_at(options.place), options.place.branch or MAIN
+    check_columns(frame, f"{name} of {dataset.uri}")
     branch = standing_branch(dataset, name, options.life)
     life = branch.life if branch else ""
     write_id = options.write_id or uuid.uuid4().hex

@@ -114,7 +114,8 @@ class LanceRun:
     def read(self, name: str, columns: Iterable[str] | None = None) -> DataFrame:
         """A dataset as the run's branch shows it now; the frame keeps to that version."""
         one = self._dataset(name)
-        wanted = None if columns is None else list(columns)
+        chosen = [columns] if isinstance(columns, str) else columns
+        wanted = None if chosen is None else list(chosen)
         try:
             return self._engine.load(one, wanted)
         except PySparkException as error:

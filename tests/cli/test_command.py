@@ -253,3 +253,19 @@ def test_s3_by_the_usual_variables(s3_place: Place) -> None:
     assert denied.returncode == STORE_FAILED
     assert "S3 denied access" in denied.stderr
     assert secret not in made.stdout + made.stderr + denied.stdout + denied.stderr
+
+
+def test_a_reader_that_has_had_enough_is_no_error(local_place: Place) -> None:
+    """As `head` is, which ends before everything is printed."""
+    local_place.create([1])
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "airflow_provider_lancerefs.cli", "log", local_place.uri],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (141, "")

@@ -101,6 +101,9 @@ class TestByHand:
             (lambda: by_hand.read("orders", columns=["m"]), "no column 'm'"),
             (lambda: by_hand.write(frame(spark, 1), "orders", mode="replace"), "'replace'"),
             (lambda: by_hand.write(spark.sql("select 'x' n"), "orders"), "has to be bigint"),
+            (lambda: by_hand.read("orders", columns="long"), "no column 'long'"),
+            (lambda: by_hand.write(spark.sql("select 1 n, 2 n"), "orders"), "called 'n'"),
+            (lambda: by_hand.write(spark.range(1).select(), "orders"), "no columns"),
             (lambda: by_hand.merge(frame(spark, 1), "orders", on=["m"]), r"no \['m'\]"),
             (lambda: by_hand.merge(frame(spark, 1), "orders", on=[]), "Name columns"),
         ):

@@ -44,12 +44,14 @@ final class Servant {
 
     private void start(String recipe) throws IOException {
         // Its standard input is what tells it that this JVM is no more: nobody ever writes there.
-        process = command(recipe, socket).start();
+        ProcessBuilder command = command(recipe, socket);
+        process = command.start();
         String said =
             new BufferedReader(new InputStreamReader(process.getInputStream(), "UTF-8")).readLine();
         if (said == null) {
-            throw new IOException("Python could not be started to read and write Lance tables, for "
-                + "which it needs pyarrow, pylance and the files that were submitted: its own words "
+            throw new IOException("Python could not be started to read and write Lance tables: '"
+                + command.command().get(0) + "' needs pyspark, pyarrow, pylance and the files that "
+                + "were submitted, or PYSPARK_PYTHON has to name one that has them; its own words "
                 + "are in the stderr of this executor");
         }
     }
