@@ -142,7 +142,7 @@ protos-check:  ## fail when the protobuf modules are not what `make protos` make
 .PHONY: pins
 pins:  ## write constraints.txt anew, with the newest versions that fit together
 	$(PYTHON) -m venv --clear $(PINS)
-	$(PINS)/bin/python -m pip uninstall -q -y setuptools  # comes with some Pythons, and nothing here asks for it
+	$(PINS)/bin/python -m pip uninstall -q -y setuptools  # some Pythons bring an old one
 	$(PINS)/bin/python -m pip install -q --upgrade pip
 	$(PINS)/bin/python -m pip install -q --group dev -e '.[$(EXTRAS)]'
 	{ \

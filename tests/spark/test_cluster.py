@@ -22,6 +22,9 @@ ON_BOTH = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
+    # Else the executor that comes first runs all of a short stage.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
 }
 
 
