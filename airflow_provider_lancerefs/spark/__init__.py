@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from airflow_provider_lancerefs.spark.registering import register
     from airflow_provider_lancerefs.spark.run import LanceRun
-    from airflow_provider_lancerefs.spark.source import register
 
 __all__ = ["LanceRun", "register"]
 
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> object:
 
         return LanceRun
     if name == "register":
-        from airflow_provider_lancerefs.spark.source import register
+        from airflow_provider_lancerefs.spark.registering import register
 
         return register
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

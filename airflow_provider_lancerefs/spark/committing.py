@@ -189,7 +189,7 @@ class Site:
         write = self.write
         head = versions.head(self.dataset.storage, write.branch)
         self._check_takes_writes()
-        fragments = self._fragments(messages)
+        fragments, replaced = self._fragments(messages), operations.replaced_rows(messages)
         try:
             anchor = self._commit_nothing(head.number, "anchor")
             found = self._look()
@@ -197,7 +197,7 @@ class Site:
                 return found
             opened = open_version(self.dataset, write.branch, anchor)
             self._check_still_fits(opened)
-            operation = operations.landing(write, opened, [*fragments.values()], messages)
+            operation = operations.landing(write, opened, [*fragments.values()], replaced)
             version = self._commit(anchor, operation)
         except operations.OvertakenError:
             return None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_lancerefs.refstore import InvalidInputError, RefStore, Revision
+from airflow_provider_lancerefs.refstore import RefStore, Revision
 from airflow_provider_lancerefs.spark.jvm.compiling import has_jvm
-from airflow_provider_lancerefs.spark.options import Storages
+from airflow_provider_lancerefs.spark.options import FORMAT, Storages
 from airflow_provider_lancerefs.spark.ordering import CONNECTOR, BranchOf
+from airflow_provider_lancerefs.spark.registering import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Engine", "SourceEngine", "engine_of"]
 
-_log = logging.getLogger(__name__)
+_FEW_BYTES, _FEW_ROWS = 10 << 20, 100_000
 
 
 class Engine(Protocol):
@@ -37,44 +37,19 @@ class Engine(Protocol):
 
 
 def engine_of(name: str, spark: SparkSession, storages: Storages) -> Engine:
-    """The engine of that name, made ready for a session.
-
-    Ours goes through the session's JVM where that can be had, and else through the data source.
-    """
+    """The engine of that name, made ready for a session."""
     if name == CONNECTOR:
         from airflow_provider_lancerefs.spark.connector import ConnectorEngine
 
         return ConnectorEngine(spark, storages)
-    source = SourceEngine(spark, storages)
-    if not has_jvm(spark):
-        return source
-    from py4j.protocol import Py4JError
-
-    from airflow_provider_lancerefs.spark.jvm.engine import JvmEngine
-
-    try:
-        return JvmEngine(spark, storages)
-    except Py4JError as error:
-        _log.warning(
-            "This Spark does not take our classes (%s), so rows go through Python workers, which "
-            "is slower.",
-            str(error).partition("\n")[0],
-        )
-        return source
+    return SourceEngine(spark, storages)
 
 
 class SourceEngine:
-    """Our own data source, which needs a Spark that has data sources in Python."""
+    """Our own data source."""
 
     def __init__(self, spark: SparkSession, storages: Storages) -> None:
-        try:
-            from airflow_provider_lancerefs.spark.source import FORMAT, register
-        except ModuleNotFoundError as error:
-            raise InvalidInputError(
-                "This Spark is too old for data sources in Python: use Spark 4.2, or the engine "
-                f"{CONNECTOR!r}."
-            ) from error
-        self._spark, self._storages, self._format = spark, storages, FORMAT
+        self._spark, self._storages = spark, storages
         register(spark, storages)
 
     def load(self, one: BranchOf, columns: Sequence[str] | None) -> DataFrame:
@@ -82,17 +57,32 @@ class SourceEngine:
 
     def save(self, df: DataFrame, one: BranchOf, mode: str, write_id: str, **options: str) -> None:
         life = {"life": one.life} if one.life else {}
-        writer = df.write.format(self._format).mode(mode).option("branch", one.branch)
+        writer = df.write.format(FORMAT).mode(mode).option("branch", one.branch)
         writer.options(write_id=write_id, **options, **life).save(one.uri)
 
     def merge(self, df: DataFrame, one: BranchOf, keys: Sequence[str], write_id: str) -> None:
         version = str(self._store(one).resolve(Revision(one.branch)).number)
-        there = self._load(one, keys, version=version, row_marks="true")
-        matched = df.join(there, [*keys], "left")
+        rows, there = self._at_hand(df), self._load(one, keys, version=version, row_marks="true")
+        if rows is not df:  # so few that the table's keys need not be shuffled to meet them
+            wanted = rows.select(*(f"`{key.replace('`', '``')}`" for key in keys)).distinct()
+            there = there.join(wanted, [*keys], "left_semi")
+        matched = rows.join(there, [*keys], "left")
         self.save(matched, one, "append", write_id, merge=version)
 
+    def _at_hand(self, df: DataFrame) -> DataFrame:
+        """The frame, its rows brought here if they are few: asked twice it might have others."""
+        if not has_jvm(self._spark):  # which tells how many rows it expects
+            return df
+        plan: Any = df._jdf.queryExecution().optimizedPlan()
+        if plan.stats().sizeInBytes() > _FEW_BYTES:
+            return df
+        rows = df.limit(_FEW_ROWS + 1).toArrow()
+        if rows.num_rows > _FEW_ROWS or rows.nbytes > _FEW_BYTES:
+            return df
+        return self._spark.createDataFrame(rows, df.schema)
+
     def _load(self, one: BranchOf, columns: Sequence[str] | None, **options: str) -> DataFrame:
-        reader = self._spark.read.format(self._format).option("branch", one.branch)
+        reader = self._spark.read.format(FORMAT).option("branch", one.branch)
         if columns is not None:
             reader = reader.option("columns", json.dumps([*columns]))
         return reader.options(**options).load(one.uri)

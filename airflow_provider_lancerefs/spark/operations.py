@@ -42,9 +42,9 @@ def landing(
     write: Write,
     dataset: lance.LanceDataset,
     added: Sequence[FragmentMetadata],
-    messages: Iterable[Written],
+    replaced: Mapping[int, list[int]],
 ) -> lance.LanceOperation.BaseOperation:
-    """The write itself, on that version of the branch.
+    """The write itself, on that version of the branch, without the rows that it replaces.
 
     An overwrite lands right above the version it read or not at all; others carry the fence.
     """
@@ -52,7 +52,6 @@ def landing(
 
     if write.overwrite:
         return lance.LanceOperation.Overwrite(dataset.lance_schema, list(added))
-    replaced = _by_fragment(message.replaced for message in messages) if write.merge else {}
     removed, updated = _without(write, dataset, replaced)
     return lance.LanceOperation.Update(
         removed_fragment_ids=[fence(write.write_id), *removed],
@@ -125,13 +124,14 @@ def commit(
     return version
 
 
-def _by_fragment(packed: Iterable[bytes]) -> dict[int, list[int]]:
-    """The offsets of rows by fragment; raises InvalidInputError where one is there twice."""
+def replaced_rows(messages: Iterable[Written]) -> dict[int, list[int]]:
+    """What a merge replaces, as offsets by fragment; raises InvalidInputError for a row twice."""
     import numpy as np
 
     from airflow_provider_lancerefs.refstore import InvalidInputError
 
-    addresses = np.sort(np.frombuffer(b"".join(packed), dtype=np.int64))
+    packed = b"".join(message.replaced for message in messages)
+    addresses = np.sort(np.frombuffer(packed, dtype=np.int64))
     if (addresses[1:] == addresses[:-1]).any():
         raise InvalidInputError(
             "Several rows of the data frame have the key of one row of the table: nothing was "

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Storages = Mapping[str, Mapping[str, str]]
 
+FORMAT = "lancerefs"
 STORAGE_CONF = "spark.lancerefs.secret."
 
 _READ = (

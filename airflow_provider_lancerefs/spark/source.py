@@ -1,11 +1,11 @@
-"""The data source `lancerefs`: `spark.read.format("lancerefs")` and `df.write.format("lancerefs")`.
+"""The data source `lancerefs` in Spark's own Python workers, for sessions that have no JVM at hand.
 
 Executors import this, so what only the driver needs is imported where it is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from airflow_provider_lancerefs.spark.options import (
+    FORMAT,
     Storages,
-    configured_storage,
     read_options,
     write_options,
 )
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-FORMAT = "lancerefs"
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class LanceRefsSource(DataSource):
@@ -77,7 +76,7 @@ class FragmentWriter(DataSourceArrowWriter):
         self._write = write
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return Written() if self._write.landed is not None else write_task(self._write, iterator)
+        return write_task(self._write, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from airflow_provider_lancerefs.spark.committing import commit
@@ -90,27 +89,15 @@ class FragmentWriter(DataSourceArrowWriter):
         abort(self._write, may_have_landed=bool(messages) and None not in messages)
 
 
-_registered: dict[str, Mapping[str, str]] = {}
 _told: WeakKeyDictionary[SparkSession, Storages] = WeakKeyDictionary()
 
 
-def register(spark: SparkSession, storages: Storages | None = None) -> None:
-    """Make the data source `lancerefs` known to a session; may be called again with more storages.
-
-    Args:
-        spark: The session.
-        storages: pylance's storage options by dataset, or by a folder above it. What stands in
-            Spark's configuration as `spark.lancerefs.secret.<option>` serves all others, if
-            nothing is given for ''.
-    """
-    given = {uri.rstrip("/"): dict(one) for uri, one in (storages or {}).items()}
-    usual = given.pop("") if "" in given else configured_storage(spark)
-    _registered.update(given)
-    known = {"": usual, **_registered}
-    if _told.get(spark) == known:
+def register_source(spark: SparkSession, storages: Storages) -> None:
+    """Have Spark's Python workers read and write for a session, by these storage options."""
+    if _told.get(spark) == storages:
         return
     # A class made here, unlike one of a module, is pickled with all that it holds.
-    bound = type("LanceRefs", (LanceRefsSource,), {"storages": known, "__module__": "__main__"})
-    spark.conf.set(_PUSHDOWN, "true")
+    bound = type("LanceRefs", (LanceRefsSource,), {"storages": storages, "__module__": "__main__"})
+    spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(bound)
-    _told[spark] = known
+    _told[spark] = storages

@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import threading
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from airflow_provider_lancerefs.refstore import layout
 from tests.airflow.api import Run
 from tests.airflow.connecting import keys_of
 from tests.airflow.marks import REAL_AIRFLOW
@@ -23,7 +20,8 @@ from tests.airflow.run_dag import running
 from tests.airflow.secrecy import onlooker
 from tests.airflow.waiting import until
 from tests.airflow.world import World
-from tests.services.proxy import Fault, Request, S3Proxy
+from tests.services.killing import ManifestKiller
+from tests.services.proxy import S3Proxy
 from tests.services.seaweed import BUCKET, S3Server
 from tests.services.spark_cluster import Daemon, SparkCluster, spark_cluster
 from tests.spark.submitting import JOB, Points, check_written_once
@@ -140,7 +138,8 @@ class TestClientMode:
         done: bool,
     ) -> None:
         """Before it writes its anchor, after that, and after the commit: a retry writes once."""
-        killer = Killer(str(points.folder), manifest, done)
+        mark = str(points.folder)
+        killer = ManifestKiller(lambda: kill_all_with(mark), manifest, done)
         with S3Proxy(s3.port) as proxy:
             proxy.fault, proxy.passes = killer.fault, killer.passes
             proxied = dataclasses.replace(s3, port=proxy.port)
@@ -196,32 +195,10 @@ class TestClusterMode:
         }
 
 
-@dataclass
-class Killer:
-    """Kills a job's driver around its commit of one version, and lets that be done, or not."""
-
-    mark: str
-    version: int
-    done: bool
-    killed: threading.Event = field(default_factory=threading.Event)
-
-    def fault(self, request: Request) -> Fault | None:
-        return "drop request" if not self.done and self._strikes(request) else None
-
-    def passes(self, request: Request, status: int) -> bool:
-        return not (self.done and status < 300 and self._strikes(request))
-
-    def _strikes(self, request: Request) -> bool:
-        if (
-            self.killed.is_set()
-            or request.method != "PUT"
-            or layout.manifest_number(request.path) != self.version
-        ):
-            return False
-        for one in family(self.mark):
-            send(one.pid, signal.SIGKILL)
-        self.killed.set()
-        return True
+def kill_all_with(mark: str) -> None:
+    """Kill -9 what has the mark in its command line, and all that descends from it."""
+    for one in family(mark):
+        send(one.pid, signal.SIGKILL)
 
 
 def hosts_driver(worker: Daemon) -> bool:

@@ -13,7 +13,8 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from airflow_provider_lancerefs.spark import LanceRun
-from tests.spark.test_source import reader, rows, writer
+from tests.spark.sides import IN_PYTHON, register_both
+from tests.spark.test_source import rows
 from tests.tables import Place
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_a_table_comes_out_as_it_went_in(
     table: pa.Table,
     rows_per_file: int,
 ) -> None:
-    """In batches of a row or of all, through the JVM and through the data source."""
+    """In batches of a row or of all, through the JVM and through Python workers."""
     folder = tmp_path_factory.mktemp("any")
     place, whole, parted = (Place(str(folder / name)) for name in ("table", "whole", "parted"))
     made(table, Path(place.uri), rows_per_file)
@@ -106,8 +107,9 @@ def test_a_table_comes_out_as_it_went_in(
         lance.write_dataset(table.schema.empty_table(), other.uri)
     run.write(run.read("table"), "whole")
     assert rows(table) == rows(whole.open().to_table())
-    read = reader(spark).load(place.uri).coalesce(1)
-    writer(read, max_rows_per_file=2).save(parted.uri)
+    register_both(spark, {})
+    read = spark.read.format(IN_PYTHON).load(place.uri).coalesce(1)
+    read.write.format(IN_PYTHON).mode("append").option("max_rows_per_file", 2).save(parted.uri)
     assert rows(table) == rows(parted.open().to_table())
 
 

@@ -404,7 +404,7 @@ class TestAborting:
         head = versions.head(site.dataset.storage, "run").number
         fragments = [*site._fragments(messages).values()]
         opened = branched.branch("run").open()
-        operation = operations.landing(write, opened, fragments, messages)
+        operation = operations.landing(write, opened, fragments, {})
         abort(write, may_have_landed=True)
 
         with pytest.raises(ConflictError):

@@ -17,7 +17,7 @@ from airflow_provider_lancerefs.refstore import (
     RefNotFoundError,
 )
 from airflow_provider_lancerefs.spark import LanceRun
-from airflow_provider_lancerefs.spark.jvm.engine import JvmEngine
+from airflow_provider_lancerefs.spark.engines import SourceEngine
 from airflow_provider_lancerefs.spark.landings import new_attempt
 from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
 from tests.spark import every_type
@@ -277,12 +277,14 @@ class TestMerging:
     def test_two_rows_for_one_key_are_refused(
         self, spark: SparkSession, people: Place, made: Made
     ) -> None:
-        """Which of them should stay cannot be told; nothing is merged."""
+        """Which of them should stay cannot be told; nothing is merged, and no version made."""
         run = LanceRun.open({"people": people.uri}, "run", people.options, spark)
+        before = run.revision("people")
         frame = made([(0, "x", n) for n in "pq"], "a long, b string, name string")
         with pytest.raises(InvalidInputError, match="one row for each key"):
             run.merge(frame, "people", on=["a", "b"])
 
+        assert before == run.revision("people")
         assert 6 == len(self.merged(people))
         assert () == people.store().check().findings
 
@@ -291,7 +293,7 @@ class TestMerging:
     ) -> None:
         """Not those that Spark knows to be many, nor those that turn out to be."""
         engine = LanceRun.open({"t": local_place.create().uri}, spark=spark)._engine
-        assert isinstance(engine, JvmEngine)
+        assert isinstance(engine, SourceEngine)
         few, many = spark.range(1000), spark.range(10**9)
         exploded = few.selectExpr("explode(sequence(1, 1000)) n")
 

@@ -22,14 +22,16 @@ import pytest
 
 from airflow_provider_lancerefs.refstore import InvalidInputError
 from airflow_provider_lancerefs.spark import LanceRun
-from airflow_provider_lancerefs.spark.engines import SourceEngine
 from airflow_provider_lancerefs.spark.jvm import serving
 from airflow_provider_lancerefs.spark.writing import Written
+from tests.services.killing import ManifestKiller
+from tests.services.proxy import S3Proxy
 from tests.services.seaweed import S3Server
 from tests.spark.attempts import Attempt, batch
 from tests.spark.conftest import REPOSITORY
 from tests.spark.test_committing import data_files, orphans
 from tests.spark.test_jvm import opened
+from tests.spark.test_kills import orphans_after_a_sweep
 from tests.spark.test_source import numbers
 from tests.tables import Place
 
@@ -49,6 +51,11 @@ def servants(driver: int | None = None) -> list[psutil.Process]:
         for one in psutil.Process(driver).children(recursive=True)
         if one.status() != psutil.STATUS_ZOMBIE and "spark.jvm.serving" in " ".join(one.cmdline())
     ]
+
+
+def kill_servants() -> None:
+    for one in servants():
+        one.kill()
 
 
 def folder_of(servant: psutil.Process) -> Path:
@@ -141,6 +148,25 @@ class TestTrouble:
         assert Path(local_place.uri, "killed").exists()
         assert not {*running} & {process.pid for process in servants()}
 
+    @pytest.mark.parametrize("manifest", [2, 3], ids=["anchor", "commit"])
+    @pytest.mark.parametrize("done", [False, True])
+    def test_a_process_that_is_killed_in_a_commit_writes_once(
+        self, spark: SparkSession, s3: S3Server, s3_place: Place, manifest: int, done: bool
+    ) -> None:
+        """The driver's: the write fails, whether it landed or not; made again it is there once."""
+        s3_place.create().store().create_branch("run")
+        killer = ManifestKiller(kill_servants, manifest, done)
+        with S3Proxy(s3.port) as proxy:
+            run = LanceRun.open({"t": s3_place.uri}, "run", s3.storage_options(proxy.port), spark)
+            proxy.fault, proxy.passes = killer.fault, killer.passes
+            with pytest.raises(Exception, match="Python ended before its work was done"):
+                run.write(spark.sql("select 4L n"), "t")
+            run.write(spark.sql("select 4L n"), "t")
+        assert killer.killed.is_set()
+
+        assert [1, 2, 3, 4] == s3_place.branch("run").values()
+        assert not orphans_after_a_sweep(s3_place)
+
     def test_rows_that_were_announced_and_do_not_come_fail_the_read(
         self, spark: SparkSession, local_place: Place, tmp_path: Path, python: Python
     ) -> None:
@@ -163,8 +189,8 @@ class TestTrouble:
         """
         program = tmp_path / "ending.py"
         program.write_text(textwrap.dedent(ending))
-        run = opened(spark, local_place.create(range(100_000)))
         python(f'exec {sys.executable} {program} "$3"')
+        run = opened(spark, local_place.create(range(100_000)))
         with pytest.raises(Exception, match="Python ended before its work was done"):
             run.read("t").collect()
 
@@ -172,9 +198,8 @@ class TestTrouble:
         self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Such as one that is shipped in an archive: the driver plans with its own."""
-        frame_of = opened(spark, local_place.create())
         monkeypatch.setattr(spark.sparkContext, "pythonExec", "./environment/bin/python")
-        frame = frame_of.read("t")
+        frame = opened(spark, local_place.create()).read("t")
         assert 1 == frame.rdd.getNumPartitions()
         with pytest.raises(Exception, match="environment/bin/python"):
             frame.collect()
@@ -195,8 +220,8 @@ class TestTrouble:
     ) -> None:
         """In one sentence, which says where to look; its folder goes, whatever it left there."""
         told = tmp_path / "told"
-        run = opened(spark, local_place.create())
         python(f'touch "$3"; echo "$3" >> {told}; exit 1')
+        run = opened(spark, local_place.create())
         with pytest.raises(Exception, match="Python could not be started"):
             run.read("t").collect()
 
@@ -262,17 +287,15 @@ class TestOfItsOwn:
         self, spark_environment: None, local_place: Place
     ) -> None:
         """There is no JVM within reach; rows are appended, read and merged all the same."""
-        local_place.create()
-        ended = subprocess.run(
-            [sys.executable, "-c", _CONNECTED, local_place.uri],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert "SourceEngine [1, 2, 3, 4, 5]" in ended.stdout, ended.stderr
-        assert [1, 2, 3, 4, 5] == local_place.values()
+        said = in_python_workers(_CONNECTED, local_place)
+        assert "do not take our classes" not in said
+
+    def test_a_jvm_that_does_not_take_our_classes(
+        self, spark_environment: None, local_place: Place
+    ) -> None:
+        """Said once, and everything works. The failure is made up: no Spark at hand has it."""
+        said = in_python_workers(_REFUSED, local_place)
+        assert 1 == said.count("This Spark does not take our classes (no such compiler)")
 
 
 _SESSION = """
@@ -286,18 +309,51 @@ print(LanceRun.open({"t": sys.argv[1]}).read("t").count(), flush=True)
 sys.stdin.read()
 """
 _CONNECTED = """
-import sys
 from pyspark.sql import SparkSession
-from airflow_provider_lancerefs.spark import LanceRun
 
 spark = SparkSession.builder.remote("local[1]").getOrCreate()
+"""
+_REFUSED = """
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from airflow_provider_lancerefs.spark.jvm import telling
+
+def refuse(context):
+    raise Py4JError("no such compiler")
+
+telling.java_side = refuse
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+"""
+_WORK = """
+import sys
+from airflow_provider_lancerefs.spark import LanceRun
+
 run = LanceRun.open({"t": sys.argv[1]}, spark=spark)
 run.write(spark.sql("select 4L n"), "t")
 run.merge(spark.sql("select explode(array(4L, 5L)) n").where("n > 3"), "t", on=["n"])
-found = sorted(row.n for row in run.read("t").collect())
-print(type(run._engine).__name__, found)
+frame = run.read("t")
+frame.where("n > 0").explain()
+print(sorted(row.n for row in frame.collect()))
 spark.stop()
 """
+
+
+def in_python_workers(session: str, place: Place) -> str:
+    """Append, read and merge in a session of that kind; what it said."""
+    place.create()
+    ended = subprocess.run(
+        [sys.executable, "-c", session + _WORK, place.uri],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "[1, 2, 3, 4, 5]" in ended.stdout, ended.stdout
+    assert "(Python)" in ended.stdout, ended.stdout
+    assert [1, 2, 3, 4, 5] == place.values()
+    return ended.stdout
 
 
 class TestConversation:
@@ -395,30 +451,3 @@ class TestSecrets:
         assert s3.secret_key not in shown
         assert s3.access_key not in shown.replace(s3_place.uri, "")
         assert [1, 2, 2, 3, 3] == s3_place.values()
-
-
-class TestWithoutJvm:
-    """Where a session's JVM is out of reach, the data source does the work."""
-
-    def test_a_jvm_that_does_not_take_our_classes(
-        self,
-        spark: SparkSession,
-        local_place: Place,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-    ) -> None:
-        """Said once, and everything works. The failure is made up: no Spark at hand has it."""
-        from py4j.protocol import Py4JError
-
-        from airflow_provider_lancerefs.spark.jvm import engine
-
-        def refuse(_: object) -> None:
-            raise Py4JError("no such compiler")
-
-        monkeypatch.setattr(engine, "orders", refuse)
-        run = LanceRun.open({"t": local_place.create().uri}, spark=spark)
-        assert isinstance(run._engine, SourceEngine)
-        assert "no such compiler" in caplog.text
-        run.write(spark.sql("select 4L n"), "t")
-        run.merge(spark.sql("select explode(array(4L, 5L)) n"), "t", on=["n"])
-        assert [1, 2, 3, 4, 5] == numbers(run.read("t"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from airflow_provider_lancerefs.spark import LanceRun, register
+from airflow_provider_lancerefs.spark import LanceRun
 from tests.services.seaweed import S3Server
 from tests.spark import every_type
+from tests.spark.sides import IN_JVM, IN_PYTHON, register_both
 from tests.tables import Place
 
 if TYPE_CHECKING:
@@ -25,14 +27,27 @@ pytestmark = [
 ]
 
 
+_format = IN_JVM
+
+
+@pytest.fixture(autouse=True, params=[IN_JVM, IN_PYTHON])
+def side(
+    request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Each of these tests is of both sides."""
+    register_both(spark, {})
+    monkeypatch.setattr(sys.modules[__name__], "_format", request.param)
+    return str(request.param)
+
+
 def reader(spark: SparkSession, **options: object) -> DataFrameReader:
     given = {key: str(value) for key, value in options.items()}
-    return spark.read.format("lancerefs").options(**given)
+    return spark.read.format(_format).options(**given)
 
 
 def writer(df: DataFrame, mode: str = "append", **options: object) -> DataFrameWriter:
     given = {key: str(value) for key, value in options.items()}
-    return df.write.format("lancerefs").mode(mode).options(**given)
+    return df.write.format(_format).mode(mode).options(**given)
 
 
 def numbers(df: DataFrame) -> list[int]:
@@ -40,9 +55,9 @@ def numbers(df: DataFrame) -> list[int]:
 
 
 @pytest.fixture
-def known(spark: SparkSession, s3: S3Server, place: Place) -> Place:
+def known(spark: SparkSession, s3: S3Server, side: str, place: Place) -> Place:
     """A table of 1, 2, 3 with a branch, whose storage the session knows."""
-    register(spark, {place.uri: place.options})
+    register_both(spark, {place.uri: place.options})
     place.create().store().create_branch("run")
     return place
 

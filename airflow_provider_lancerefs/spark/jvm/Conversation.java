@@ -7,6 +7,8 @@ import java.io.IOException;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
+
 /**
  * One thing asked of Python, and what it says.
  *
@@ -14,6 +16,14 @@ import java.nio.channels.SocketChannel;
  * pieces, each after a byte that tells what it is, up to an end or an error.
  */
 final class Conversation implements Closeable {
+
+    /** What Python said instead of doing its work. */
+    static final class Refusal extends IOException {
+        Refusal(String said) {
+            super(said);
+        }
+    }
+
     private static final int PIECE = 'p';
     private static final int END = 'e';
     private static final int ERROR = 'x';
@@ -40,11 +50,15 @@ final class Conversation implements Closeable {
         out.write(said);
     }
 
+    void sendJson(Object said) throws IOException {
+        send(new ObjectMapper().writeValueAsBytes(said));
+    }
+
     /** Whether there is another piece; throws what went wrong. */
     boolean hasPiece() throws IOException {
         int what = in.read();
         if (what == ERROR) {
-            throw new IOException(new String(receive(), "UTF-8"));
+            throw new Refusal(new String(receive(), "UTF-8"));
         }
         if (what != PIECE && what != END) {
             throw broken();
@@ -60,6 +74,14 @@ final class Conversation implements Closeable {
         byte[] said = new byte[in.readInt()];
         in.readFully(said);
         return said;
+    }
+
+    /** The next piece, which has to come. */
+    byte[] answer() throws IOException {
+        if (!hasPiece()) {
+            throw broken();
+        }
+        return receive();
     }
 
     public void close() throws IOException {

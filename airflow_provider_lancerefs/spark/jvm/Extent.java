@@ -18,16 +18,16 @@ import org.apache.spark.sql.types.StructType;
 final class Extent implements Statistics {
     private static final String VECTOR_SIZE = "arrow.fixed-size-list.size";
 
-    private final Order order;
+    private final Snapshot snapshot;
     private final StructType columns;
 
-    Extent(Order order, StructType columns) {
-        this.order = order;
+    Extent(Snapshot snapshot, StructType columns) {
+        this.snapshot = snapshot;
         this.columns = columns;
     }
 
     public OptionalLong numRows() {
-        return OptionalLong.of(order.rows);
+        return OptionalLong.of(snapshot.rows);
     }
 
     public OptionalLong sizeInBytes() {
@@ -35,13 +35,13 @@ final class Extent implements Statistics {
         boolean exact = true;
         for (int i = 0; i < columns.length(); i++) {
             StructField column = columns.apply(i);
-            bytes += order.rows * width(column);
+            bytes += snapshot.rows * width(column);
             exact &= isVector(column) || UnsafeRow.isFixedLength(column.dataType());
         }
-        if (!exact && order.bytes == 0) {
+        if (!exact && snapshot.bytes == 0) {
             return OptionalLong.empty();
         }
-        return OptionalLong.of(Math.max(1, exact ? bytes : Math.max(bytes, order.bytes)));
+        return OptionalLong.of(Math.max(1, exact ? bytes : Math.max(bytes, snapshot.bytes)));
     }
 
     private static long width(StructField column) {

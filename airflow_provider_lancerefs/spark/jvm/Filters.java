@@ -1,6 +1,5 @@
 package lancerefs.spark;
 
-import java.io.IOException;
 import java.math.BigDecimal;
 import java.sql.Date;
 import java.sql.Timestamp;
@@ -12,23 +11,22 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.sources.Filter;
 import scala.Product;
 
-/** Spark's filters in JSON: each by its name, with its column and values, or the filters in it. */
+/** Filters as JSON has them: each by its name, with its column and values, or those within it. */
 final class Filters {
 
     private Filters() {}
 
-    static byte[] toJson(Filter[] filters) throws IOException {
+    static List told(Filter[] filters) {
         List said = new ArrayList();
         for (int i = 0; i < filters.length; i++) {
             said.add(told(filters[i]));
         }
-        return new ObjectMapper().writeValueAsBytes(said);
+        return said;
     }
 
     /** Every filter of Spark's is a product, of which a column comes first. */

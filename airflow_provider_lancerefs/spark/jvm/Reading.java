@@ -59,14 +59,16 @@ final class Reading
         }
     }
 
-    private final Order order;
+    private final Snapshot snapshot;
+    private final StructType known;
     private StructType columns;
     private Filter[] filters = new Filter[0];
     private InputPartition[] parts;
 
-    Reading(Order order) {
-        this.order = order;
-        this.columns = order.columns;
+    Reading(Snapshot snapshot, StructType known) {
+        this.snapshot = snapshot;
+        this.known = known;
+        this.columns = known;
     }
 
     /** All columns that are asked for whole: Spark may want parts of a struct alone. */
@@ -74,7 +76,7 @@ final class Reading
         StructType chosen = new StructType();
         String[] names = wanted.fieldNames();
         for (int i = 0; i < names.length; i++) {
-            chosen = chosen.add(order.columns.apply(names[i]));
+            chosen = chosen.add(known.apply(names[i]));
         }
         columns = chosen;
     }
@@ -98,7 +100,7 @@ final class Reading
     }
 
     public String description() {
-        return order.title;
+        return snapshot.title;
     }
 
     public Batch toBatch() {
@@ -106,7 +108,7 @@ final class Reading
     }
 
     public Statistics estimateStatistics() {
-        return new Extent(order, columns);
+        return new Extent(snapshot, columns);
     }
 
     /** The parts, found once: Spark plans some queries again. */
@@ -123,11 +125,11 @@ final class Reading
 
     private InputPartition[] plan() throws IOException {
         List found = new ArrayList();
-        Conversation python = new Conversation(order.driver, "plan", order.order);
+        Conversation python = snapshot.told.ask("plan", snapshot.order);
         try {
             python.out.writeInt(SparkContext.getOrCreate().defaultParallelism());
             python.send(columns.json().getBytes("UTF-8"));
-            python.send(Filters.toJson(filters));
+            python.sendJson(Filters.told(filters));
             while (python.hasPiece()) {
                 found.add(new Part(python.receive()));
             }
@@ -138,6 +140,6 @@ final class Reading
     }
 
     public PartitionReaderFactory createReaderFactory() {
-        return new Readers(order.executors, columns);
+        return new Readers(snapshot.told.executors, columns);
     }
 }

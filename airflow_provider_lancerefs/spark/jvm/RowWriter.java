@@ -119,10 +119,7 @@ final class RowWriter implements DataWriter {
         } catch (IOException broken) {
             throw explained(broken);
         }
-        if (!python.hasPiece()) {
-            throw new IOException("Python did not say what it wrote");
-        }
-        return new Writing.Said(python.receive());
+        return new PreparedWrite.Said(python.answer());
     }
 
     /** Nothing to say: Python makes no file of rows of which the end did not come. */

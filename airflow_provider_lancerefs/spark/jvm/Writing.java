@@ -1,76 +1,53 @@
 package lancerefs.spark;
 
+import java.io.IOException;
+import java.util.Map;
+
 import org.apache.spark.sql.connector.write.BatchWrite;
-import org.apache.spark.sql.connector.write.DataWriter;
-import org.apache.spark.sql.connector.write.DataWriterFactory;
-import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
-import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.types.StructType;
 
-/** Has tasks write files, and keeps what they say of them for Python, which commits or aborts. */
-final class Writing implements WriteBuilder, Write, BatchWrite {
-
-    /** What one task said, which only Python understands. */
-    static final class Said implements WriterCommitMessage {
-        final byte[] words;
-
-        Said(byte[] words) {
-            this.words = words;
-        }
-    }
-
-    /** Writes on executors. */
-    static final class Writers implements DataWriterFactory {
-        private final String recipe;
-        private final byte[] order;
-        private final byte[] columnsInArrow;
-        private final StructType columns;
-
-        Writers(String recipe, byte[] order, byte[] columnsInArrow, StructType columns) {
-            this.recipe = recipe;
-            this.order = order;
-            this.columnsInArrow = columnsInArrow;
-            this.columns = columns;
-        }
-
-        public DataWriter createWriter(int partition, long task) {
-            return new RowWriter(recipe, order, columnsInArrow, columns);
-        }
-    }
-
-    private final Order order;
+/** A write that is planned; nothing is looked at before it begins. */
+final class Writing implements WriteBuilder, SupportsTruncate, Write {
+    private final Map options;
     private final StructType columns;
+    private boolean overwrite = false;
 
-    Writing(Order order, StructType columns) {
-        this.order = order;
+    Writing(Map options, StructType columns) {
+        this.options = options;
         this.columns = columns;
+    }
+
+    public WriteBuilder truncate() {
+        overwrite = true;
+        return this;
     }
 
     public Write build() {
         return this;
     }
 
-    public BatchWrite toBatch() {
-        return this;
-    }
-
     public String description() {
-        return order.title;
+        return "lancerefs " + options.get("path");
     }
 
-    public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo info) {
-        return new Writers(order.executors, order.order, order.columnsInArrow, columns);
-    }
-
-    public void commit(WriterCommitMessage[] messages) {
-        byte[][] words = new byte[messages.length][];
-        for (int i = 0; i < messages.length; i++) {
-            words[i] = ((Said) messages[i]).words;
+    /** Has Python see to it that the rows fit, and that there is a branch which takes them. */
+    public BatchWrite toBatch() {
+        Told told = Told.newest();
+        try {
+            Conversation python = told.ask("prepare");
+            try {
+                python.sendJson(options);
+                python.send(columns.json().getBytes("UTF-8"));
+                python.out.writeInt(overwrite ? 1 : 0);
+                return new PreparedWrite(told, columns, python.answer(), python.answer());
+            } finally {
+                python.close();
+            }
+        } catch (IOException error) {
+            throw new IllegalArgumentException(error.getMessage(), error);
         }
-        order.done(words);
     }
-
-    public void abort(WriterCommitMessage[] messages) {}
 }

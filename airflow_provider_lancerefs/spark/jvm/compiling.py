@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["SOURCE", "has_jvm", "java", "orders"]
+__all__ = ["has_jvm", "java", "java_side"]
 
-SOURCE = "lancerefs.spark.Source"
+_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _lock = threading.Lock()
 _known: dict[str, Any] = {}
 
@@ -28,8 +28,8 @@ def has_jvm(spark: SparkSession) -> bool:
     return hasattr(spark, "sparkContext")
 
 
-def orders(context: SparkContext) -> Any:
-    """The Java class `Order`, once all of them are on the class path of driver and executors.
+def java_side(context: SparkContext) -> Any:
+    """The Java class `Told`, once all of them are on the class path of driver and executors.
 
     It is looked for once: py4j finds a class by asking every jar, which takes longer than a query.
     """
@@ -41,7 +41,7 @@ def orders(context: SparkContext) -> Any:
             jar = _jar(_compiled(context, loader), Path(context._temp_dir))
             loader.addURL(jvm.java.io.File(jar).toURI().toURL())
             context._jsc.addJar(jar)
-            _known[application] = jvm.lancerefs.spark.Order
+            _known[application] = jvm.lancerefs.spark.Told
         return _known[application]
 
 
@@ -67,9 +67,13 @@ def _compiled(context: SparkContext, loader: Any) -> Mapping[str, bytes]:
 
 
 def _jar(classes: Mapping[str, bytes], folder: Path) -> str:
-    """A jar in a folder that lives as long as the driver, from which executors fetch it."""
+    """A jar in a folder that lives as long as the driver, from which executors fetch it.
+
+    Spark finds the source in it by the name of its format.
+    """
     path = folder / "lancerefs-spark.jar"
     with zipfile.ZipFile(path, "w") as jar:
+        jar.writestr(_SERVICE, "lancerefs.spark.Source")
         for name, code in classes.items():
             jar.writestr(name, code)
     return str(path)

@@ -1,8 +1,9 @@
 """The process that reads and writes Lance for all tasks of one JVM, which starts it and asks it.
 
 It listens on a socket in a folder that only its user can enter, and ends when its standard input
-does. Executors import this, so it asks for no more than pyspark, pyarrow and pylance. The other
-side of each conversation is `Conversation.java`.
+does. The driver has one too, which finds out what is to be done, and commits what was. Executors
+import this, so it asks for no more than pyspark, pyarrow and pylance, but where the driver alone
+comes. The other side of each conversation is `Conversation.java`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from pyspark.sql.types import StructType
 
 from airflow_provider_lancerefs.spark.columns import batch_schema
 from airflow_provider_lancerefs.spark.filters import pushed
-from airflow_provider_lancerefs.spark.reading import Snapshot, parts, rows
+from airflow_provider_lancerefs.spark.options import read_options, write_options
+from airflow_provider_lancerefs.spark.reading import Snapshot, extent, parts, rows
 from airflow_provider_lancerefs.spark.writing import write_task
 
 if TYPE_CHECKING:
@@ -75,6 +77,9 @@ class _Line:
 
     def receive(self) -> bytes:
         return self._exactly(self.number())
+
+    def receive_json(self) -> Any:
+        return json.loads(self.receive())
 
     def number(self) -> int:
         return int(struct.unpack(">i", self._exactly(4))[0])
@@ -131,11 +136,22 @@ def _answer(connection: socket.socket) -> None:
         line.end()
 
 
+def _take(line: _Line, storages: bytes) -> None:
+    from airflow_provider_lancerefs.spark.snapshots import take_snapshot
+
+    snapshot, columns = take_snapshot(read_options(line.receive_json(), pickle.loads(storages)))
+    number, size = extent(snapshot)
+    title = f"{snapshot.uri}@{snapshot.version}"
+    said = {"title": title, "columns": columns.json(), "rows": number, "bytes": size}
+    line.piece(json.dumps(said).encode())
+    line.piece(pickle.dumps(snapshot))
+
+
 def _plan(line: _Line, order: bytes) -> None:
     snapshot: Snapshot = pickle.loads(order)
     cores = line.number()
-    columns = StructType.fromJson(json.loads(line.receive()))
-    filters = filter(None, map(_filter, json.loads(line.receive())))
+    columns = StructType.fromJson(line.receive_json())
+    filters = filter(None, map(_filter, line.receive_json()))
     sql = pushed(filters, snapshot.open().schema)
     for slices in parts(snapshot, sql, cores):
         line.piece(pickle.dumps((snapshot, columns, slices, sql)))
@@ -152,8 +168,30 @@ def _read(line: _Line, order: bytes) -> None:
         stream.write_batch(batch)
 
 
+def _prepare(line: _Line, storages: bytes) -> None:
+    from airflow_provider_lancerefs.spark.preparing import prepare
+
+    options = write_options(line.receive_json(), pickle.loads(storages))
+    columns = StructType.fromJson(line.receive_json())
+    write = prepare(options, columns, overwrite=bool(line.number()))
+    line.piece(batch_schema(columns).serialize().to_pybytes())
+    line.piece(pickle.dumps(write))
+
+
 def _write(line: _Line, order: bytes) -> None:
     line.piece(pickle.dumps(write_task(pickle.loads(order), _ahead(_received(line)))))
+
+
+def _commit(line: _Line, order: bytes) -> None:
+    from airflow_provider_lancerefs.spark.committing import commit
+
+    commit(pickle.loads(order), [pickle.loads(line.receive()) for _ in range(line.number())])
+
+
+def _abort(line: _Line, order: bytes) -> None:
+    from airflow_provider_lancerefs.spark.committing import abort
+
+    abort(pickle.loads(order), may_have_landed=bool(line.number()))
 
 
 def _received(line: _Line) -> Iterator[pa.RecordBatch]:
@@ -222,7 +260,15 @@ _VALUES: Mapping[str, Callable[[str], object]] = {
     "null": lambda _: None,
     "other": lambda _: _OTHER,
 }
-_WORK = {"plan": _plan, "read": _read, "write": _write}
+_WORK = {
+    "abort": _abort,
+    "commit": _commit,
+    "plan": _plan,
+    "prepare": _prepare,
+    "read": _read,
+    "take": _take,
+    "write": _write,
+}
 
 
 if __name__ == "__main__":
