@@ -77,6 +77,22 @@ class TestRows:
         again = opened(spark, other).read("t").toArrow().sort_by("n")
         assert table.to_pylist() == again.to_pylist()
 
+    @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.float32(), pa.float64()])
+    def test_equal_arrays_are_equal_to_spark(
+        self, spark: SparkSession, local_place: Place, kind: pa.DataType
+    ) -> None:
+        """Whatever came before them, and whatever lies where they have a null."""
+        items = np.array([1, 2, 3, 4, 1, 2, 3, 5, 6, 7, 8, 1, 2, 3, 1, 71, 1, 72])
+        nulls = pa.array(items, mask=items > 70).cast(kind)
+        offsets = pa.array([0, 4, 7, 11, 14, 16, 18], pa.int32())
+        lists = pa.ListArray.from_arrays(offsets, nulls)
+        lance.write_dataset(pa.table({"v": lists}), local_place.uri)
+        frame = opened(spark, local_place).read("t").coalesce(1)
+
+        assert 4 == frame.distinct().count()
+        assert 4 == len(frame.selectExpr("collect_set(v) found").collect()[0].found)
+        assert 1 + 4 + 1 + 4 == frame.alias("a").join(frame.alias("b"), "v").count()
+
     def test_every_type_comes_in_many_batches(
         self, spark: SparkSession, local_place: Place
     ) -> None:

@@ -65,7 +65,11 @@ final class PackedArray extends Column {
         return told;
     }
 
-    /** Into the same memory each time, where it is as long: a projection copies it at once. */
+    /**
+     * Into the same memory each time, where it is as long: a projection copies it at once.
+     *
+     * <p>What is no item's is 0, for Spark takes arrays whose bytes differ for different ones.
+     */
     public byte[] getBinary(int row) {
         int start = Platform.getInt(null, offsets + 4L * row);
         int count = Platform.getInt(null, offsets + 4L * row + 4L) - start;
@@ -75,15 +79,17 @@ final class PackedArray extends Column {
             packed = new byte[size];
         }
         long place = Platform.BYTE_ARRAY_OFFSET;
+        Platform.setMemory(packed, place, header, (byte) 0);
+        Platform.putLong(packed, place + size - 8, 0L); // of which items may fill a half
         Platform.putLong(packed, place, count);
-        Platform.setMemory(packed, place + 8, header - 8, (byte) 0);
+        Platform.copyMemory(
+            null, items + (long) start * width, packed, place + header, (long) count * width);
         for (int i = 0; nullItems && i < count; i++) {
             if (isNull(itemValidity, start + i)) {
                 packed[8 + i / 8] |= 1 << i % 8;
+                Platform.setMemory(packed, place + header + (long) i * width, width, (byte) 0);
             }
         }
-        Platform.copyMemory(
-            null, items + (long) start * width, packed, place + header, (long) count * width);
         return packed;
     }
 }
