@@ -6,7 +6,8 @@ import re
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from airflow_provider_lancerefs.refstore.storage import normalise_uri
 from airflow_provider_lancerefs.spark.columns import ROW_MARKS
 from airflow_provider_lancerefs.spark.committing import remove_dead_attempts
 from airflow_provider_lancerefs.spark.engines import engine_of
-from airflow_provider_lancerefs.spark.landings import find_landing
+from airflow_provider_lancerefs.spark.landings import Landing, find_landing
 from airflow_provider_lancerefs.spark.options import configured_storage
 from airflow_provider_lancerefs.spark.ordering import (
     OWN,
@@ -45,6 +46,7 @@ _OUR_ERROR = re.compile(r"airflow_provider_lancerefs\.refstore\.errors\.(\w+): (
 
 _lock = threading.Lock()
 _written: Counter[tuple[str, str]] = Counter()
+_under_way: set[tuple[str, str]] = set()
 
 
 class LanceRun:
@@ -124,8 +126,9 @@ class LanceRun:
     def write(self, df: DataFrame, name: str, mode: str = "append") -> str:
         """Append to a dataset, or overwrite it, on the run's branch; the revision that it makes.
 
-        Raises InvalidInputError if the frame does not fit, ConflictError if the branch takes no
-        more writes, OutcomeUnknownError if it is not known whether rows were written.
+        Raises InvalidInputError if the frame does not fit or another thread is writing there,
+        ConflictError if the branch takes no more writes, OutcomeUnknownError if it is not known
+        whether rows were written.
         """
         if mode not in _MODES:
             raise InvalidInputError(f"A mode is 'append' or 'overwrite', not {mode!r}.")
@@ -163,9 +166,32 @@ class LanceRun:
 
     def _once(self, name: str, save: Callable[[str], None], tries: int = 1) -> str:
         """Save under the next write id, unless an earlier attempt of the job did that already."""
-        one, counted = self._dataset(name), (self._order.write_id, name)
+        one = self._dataset(name)
+        with self._next_write(name) as write_id:
+            landing = self._saved(one, write_id, save, tries)
+        return str(Revision(one.branch, landing.version)) if landing else self.revision(name)
+
+    @contextmanager
+    def _next_write(self, name: str) -> Iterator[str]:
+        """What the next write is called; a place in the order of all, so there is one at a time."""
+        counted = (self._order.write_id, name)
         with _lock:
-            write_id = f"{self._order.write_id}/{name}/{_written[counted] + 1}"
+            if counted in _under_way:
+                raise InvalidInputError(
+                    f"Another thread of this job is writing to {name!r}, and a retry tells writes "
+                    "apart by their order: make them one after the other."
+                )
+            _under_way.add(counted)
+        try:
+            yield f"{self._order.write_id}/{name}/{_written[counted] + 1}"
+            _written[counted] += 1
+        finally:
+            _under_way.discard(counted)
+
+    def _saved(
+        self, one: BranchOf, write_id: str, save: Callable[[str], None], tries: int
+    ) -> Landing | None:
+        """The landing of the write; None where all that could show it is cleaned up."""
         dataset = dataset_at(one.place(self._storages))
         branch = standing_branch(dataset, one.branch, one.life)
         for left in reversed(range(tries)):
@@ -185,10 +211,7 @@ class LanceRun:
                     raise
                 if not (left and isinstance(ours, ConflictError)):
                     raise ours from error
-        with _lock:
-            _written[counted] += 1
-        landing = find_landing(dataset, one.branch, write_id)
-        return str(Revision(one.branch, landing.version)) if landing else self.revision(name)
+        return find_landing(dataset, one.branch, write_id)
 
     def _dataset(self, name: str) -> BranchOf:
         try:

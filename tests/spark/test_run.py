@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,6 +164,34 @@ class TestSubmitted:
             LanceRun.current(spark).write(frame(spark, value), "orders")
 
         assert [1, 2, 3, 4, 5] == local_place.branch("run").values()
+
+    def test_threads_do_not_write_to_one_dataset_at_once(
+        self, spark: SparkSession, by_hand: LanceRun, tmp_path: Path
+    ) -> None:
+        """Which write came first a retry could not tell; the second is refused, and not lost."""
+        arrived, go_on = tmp_path / "arrived", tmp_path / "go on"
+
+        def wait(batches):  # type: ignore[no-untyped-def]
+            for batch in batches:
+                arrived.touch()
+                while not go_on.exists():
+                    time.sleep(0.05)
+                yield batch
+
+        slow = frame(spark, 4).coalesce(1).mapInArrow(wait, "n long")
+        with ThreadPoolExecutor(1) as other:
+            first = other.submit(by_hand.write, slow, "orders")
+            try:
+                while not (arrived.exists() or first.done()):
+                    time.sleep(0.05)
+                with pytest.raises(InvalidInputError, match="one after the other"):
+                    by_hand.write(frame(spark, 5), "orders")
+            finally:
+                go_on.touch()
+        assert "branch:run@3" == first.result()
+        by_hand.write(frame(spark, 5), "orders")
+
+        assert [1, 2, 3, 4, 5] == numbers(by_hand.read("orders"))
 
     def test_a_failed_write_may_be_made_again(
         self, spark: SparkSession, local_place: Place, submit: object
