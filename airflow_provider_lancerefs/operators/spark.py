@@ -128,8 +128,7 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             "/".join((instance.dag_id, instance.run_id, instance.task_id, str(index))),
             self.engine,
         )
-        own = {RUN_CONF: order.to_json(), "spark.sql.python.filterPushdown.enabled": "true"}
-        self.conf = {**own, **(self.conf or {}), RUN_CONF: own[RUN_CONF]}
+        self.conf = {**(self.conf or {}), RUN_CONF: order.to_json()}
         self.py_files = ",".join(filter(None, (self.py_files, str(job_side()))))
         incarnation = "-".join(sorted(lives.values()))
         self.external_id_key = f"spark_job_id@{incarnation}"

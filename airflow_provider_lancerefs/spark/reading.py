@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from airflow_provider_lancerefs.spark.columns import (
@@ -21,7 +21,6 @@ from airflow_provider_lancerefs.spark.columns import (
     batch_schema,
     cast_batch,
 )
-from airflow_provider_lancerefs.spark.filters import pushed
 
 if TYPE_CHECKING:
     import lance
@@ -82,25 +81,24 @@ class Slices(InputPartition):
 
 
 class SnapshotReader(DataSourceReader):
-    """Reads a snapshot; filters go to Lance, and Spark looks at the rows again."""
+    """Reads a snapshot, and takes no filters: Spark 4.2 would remember them.
+
+    It keeps what a source made of one query's filters for all later queries of the same frame that
+    push none, and so for the other side of a union or a join.
+    """
 
     def __init__(self, snapshot: Snapshot, schema: StructType) -> None:
         self._snapshot = snapshot
         self._schema = schema
-        self._filter: str | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._filter = pushed(filters, self._snapshot.open().schema)
-        return filters
 
     def partitions(self) -> list[InputPartition]:
-        return [*map(Slices, parts(self._snapshot, self._filter))]
+        return [*map(Slices, parts(self._snapshot, filter=None))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # what Spark makes of an empty list of partitions
             return
         columns = batch_schema(self._schema)
-        yield from rows(self._snapshot, columns, partition.value, self._filter)
+        yield from rows(self._snapshot, columns, partition.value, filter=None)
 
 
 def extent(snapshot: Snapshot) -> tuple[int, int]:

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-
 class LanceRefsSource(DataSource):
     """Reads a pinned version of a table, and writes to a table or one of its branches.
 
@@ -98,6 +95,5 @@ def register_source(spark: SparkSession, storages: Storages) -> None:
         return
     # A class made here, unlike one of a module, is pickled with all that it holds.
     bound = type("LanceRefs", (LanceRefsSource,), {"storages": storages, "__module__": "__main__"})
-    spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(bound)
     _told[spark] = storages

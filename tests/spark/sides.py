@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_lancerefs.spark import register
 from airflow_provider_lancerefs.spark.options import FORMAT, Storages
-from airflow_provider_lancerefs.spark.source import PUSHDOWN, LanceRefsSource
+from airflow_provider_lancerefs.spark.source import LanceRefsSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,5 +29,4 @@ def register_both(spark: SparkSession, storages: Storages) -> None:
             "__module__": "__main__",  # so it is pickled with all that it holds
         },
     )
-    spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(bound)

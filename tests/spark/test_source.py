@@ -324,31 +324,38 @@ class TestParts:
         assert max(sizes) <= 300
 
     @pytest.mark.parametrize("stable", [False, True])
-    def test_filters_see_every_part_once(
-        self, spark: SparkSession, local_place: Place, stable: bool
-    ) -> None:
-        """With row ids of any kind, and rows deleted."""
-        local_place.create(range(1000), enable_stable_row_ids=stable)
-        local_place.delete("n % 7 = 0")
-        frame = reader(spark, rows_per_partition=150).load(local_place.uri)
-        found = frame.where("n >= 100 and n < 700")
+    def test_filters_see_every_part_once(self, local_place: Place, stable: bool) -> None:
+        """With row ids of any kind, and rows deleted; Lance hands out no others."""
+        from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
 
-        assert [n for n in range(100, 700) if n % 7] == numbers(found)
-
-    def test_filters_reach_lance(self, spark: SparkSession, local_place: Place) -> None:
-        """What Spark pushes is what Lance is asked."""
-        from pyspark.sql.datasource import GreaterThan
-
+        from airflow_provider_lancerefs.spark import reading
+        from airflow_provider_lancerefs.spark.filters import pushed
         from airflow_provider_lancerefs.spark.options import read_options
-        from airflow_provider_lancerefs.spark.reading import SnapshotReader
         from airflow_provider_lancerefs.spark.snapshots import take_snapshot
 
-        taken, schema = take_snapshot(read_options({"path": local_place.create().uri}, {}))
-        source = SnapshotReader(taken, schema)
-        source.pushFilters([GreaterThan(("n",), 2)])
-        batches = [batch for part in source.partitions() for batch in source.read(part)]
+        local_place.create(range(1000), enable_stable_row_ids=stable)
+        local_place.delete("n % 7 = 0")
+        asked = {"path": local_place.uri, "rows_per_partition": "150"}
+        taken, _ = take_snapshot(read_options(asked, {}))
+        columns = taken.open().schema
+        sql = pushed([GreaterThanOrEqual(("n",), 100), LessThan(("n",), 700)], columns)
+        parts = [*reading.parts(taken, sql)]
+        batches = [one for part in parts for one in reading.rows(taken, columns, part, sql)]
 
-        assert [3] == pa.Table.from_batches(batches)["n"].to_pylist()
+        assert 7 == len(parts)
+        found = pa.Table.from_batches(batches)["n"].to_pylist()
+        assert [n for n in range(100, 700) if n % 7] == sorted(found)
+
+    def test_filters_are_those_of_their_own_query(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """Of several queries of one frame, and of several of its uses in one query."""
+        frame = reader(spark).load(local_place.create(range(10)).uri)
+        assert [3] == numbers(frame.where("n = 3"))
+        assert 10 == frame.count()
+        assert [3, 5] == numbers(frame.where("n = 3 or n = 5"))
+        assert [3, 4] == numbers(frame.where("n = 4").union(frame.where("n = 3")))
+        assert 10 == frame.crossJoin(frame.where("n = 3")).count()
 
     def test_columns_and_batches_are_as_asked(
         self, spark: SparkSession, local_place: Place
