@@ -84,6 +84,19 @@ class TestByHand:
         assert [9] == numbers(by_hand.read("orders", columns=["n"]))
         assert [1, 2, 3] == orders.values()
 
+    def test_other_sessions_of_the_application_have_it_too(
+        self, spark: SparkSession, orders: Place, by_hand: LanceRun
+    ) -> None:
+        """Its data source as well, although the active session has one of that name."""
+        other = spark.newSession()
+        run = LanceRun.open({"orders": orders.uri}, "run", orders.options, other)
+        run.write(frame(other, 4), "orders")
+        by_hand.write(run.read("orders").where("n = 4").selectExpr("n + 1 n"), "orders")
+
+        assert [1, 2, 3, 4, 5] == numbers(run.read("orders"))
+        source = other.read.format("lancerefs").option("branch", "run").load(orders.uri)
+        assert [1, 2, 3, 4, 5] == numbers(source)
+
     def test_a_dataset_goes_by_its_own_name(self, spark: SparkSession, local_place: Place) -> None:
         """The last part of its URI, without the usual ending."""
         made = Place(f"{local_place.uri}.lance").create()
