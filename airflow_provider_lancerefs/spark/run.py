@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import PySparkException
 
@@ -26,6 +25,7 @@ from airflow_provider_lancerefs.refstore.storage import normalise_uri
 from airflow_provider_lancerefs.spark.columns import ROW_MARKS
 from airflow_provider_lancerefs.spark.committing import remove_dead_attempts
 from airflow_provider_lancerefs.spark.engines import engine_of
+from airflow_provider_lancerefs.spark.jvm.compiling import has_jvm
 from airflow_provider_lancerefs.spark.landings import Landing, find_landing
 from airflow_provider_lancerefs.spark.options import configured_storage
 from airflow_provider_lancerefs.spark.ordering import (
@@ -42,11 +42,30 @@ if TYPE_CHECKING:
 
 _MODES = ("append", "overwrite")
 _MERGES = 3
+_STREAM = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 _OUR_ERROR = re.compile(r"airflow_provider_lancerefs\.refstore\.errors\.(\w+): (.+)")
 
+
+class _Batch(NamedTuple):
+    """A batch of a stream, and which start of the stream it is that works on it."""
+
+    query: str
+    number: str
+    start: str
+
+    @classmethod
+    def current(cls, spark: SparkSession) -> _Batch | None:
+        """The one whose function is called in this thread, if any is."""
+        if not has_jvm(spark):
+            return None
+        said = map(spark.sparkContext.getLocalProperty, _STREAM)
+        query, number, start = (one or "" for one in said)
+        return cls(query, number, start) if query and number else None
+
+
 _lock = threading.Lock()
-_written: Counter[tuple[str, str]] = Counter()
-_under_way: set[tuple[str, str]] = set()
+_written: dict[tuple[str, ...], tuple[_Batch | None, int]] = {}
+_under_way: set[tuple[str, ...]] = set()
 
 
 class LanceRun:
@@ -61,7 +80,7 @@ class LanceRun:
         order: Order,
         storages: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self._order = order
+        self._spark, self._order = spark, order
         self._storages = {"": configured_storage(spark), **(storages or {})}
         self._engine = engine_of(check_engine(order.engine), spark, self._storages)
         for one in order.datasets.values():
@@ -173,8 +192,13 @@ class LanceRun:
 
     @contextmanager
     def _next_write(self, name: str) -> Iterator[str]:
-        """What the next write is called; a place in the order of all, so there is one at a time."""
-        counted = (self._order.write_id, name)
+        """What the next write is called; a place in the order of all, so there is one at a time.
+
+        A stream goes on with another batch after a retry, so its writes are counted by batch.
+        """
+        batch = _Batch.current(self._spark)
+        stream = (batch.query,) if batch else ()
+        counted = (self._order.write_id, name, *stream)
         with _lock:
             if counted in _under_way:
                 raise InvalidInputError(
@@ -183,8 +207,11 @@ class LanceRun:
                 )
             _under_way.add(counted)
         try:
-            yield f"{self._order.write_id}/{name}/{_written[counted] + 1}"
-            _written[counted] += 1
+            last, count = _written.get(counted, (batch, 0))
+            number = count + 1 if last == batch else 1
+            place = (batch.query, batch.number, str(number)) if batch else (str(number),)
+            yield "/".join((self._order.write_id, name, *place))
+            _written[counted] = batch, number
         finally:
             _under_way.discard(counted)
 

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,6 +178,35 @@ class TestSubmitted:
             LanceRun.current(spark).write(frame(spark, value), "orders")
 
         assert [1, 2, 3, 4, 5] == local_place.branch("run").values()
+
+    def test_a_stream_s_batches_are_written_once_each(
+        self, spark: SparkSession, submit: Callable[[Order], None], orders: Place, tmp_path: Path
+    ) -> None:
+        """By a job that goes on with the next one, and by one that begins one again."""
+        submit(ordered(orders))
+        arriving, broken = tmp_path / "arriving", tmp_path / "broken"
+        arriving.mkdir()
+        source = spark.readStream.schema("n long").json(str(arriving))
+        stream = source.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+        def write(batch: DataFrame, _: int) -> None:
+            run.write(batch, "orders")
+            if broken.exists():
+                raise ValueError("between two writes")
+            run.write(batch.selectExpr("n * 10 n"), "orders")
+
+        for value, breaks in ((4, False), (5, True), (None, False), (6, False)):
+            run = LanceRun.current(spark)
+            if value:
+                frame(spark, value).write.mode("append").json(str(arriving))
+            broken.touch() if breaks else broken.unlink(missing_ok=True)
+            query = stream.foreachBatch(write).trigger(availableNow=True).start()
+            with pytest.raises(Exception, match="two writes") if breaks else nullcontext():
+                query.awaitTermination()
+            if value == 4:
+                forget()
+
+        assert [1, 2, 3, 4, 5, 6, 40, 50, 60] == numbers(run.read("orders"))
 
     def test_threads_do_not_write_to_one_dataset_at_once(
         self, spark: SparkSession, by_hand: LanceRun, tmp_path: Path
