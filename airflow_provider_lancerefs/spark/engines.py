@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pyspark.errors import PySparkTypeError
+
 from airflow_provider_lancerefs.refstore import RefStore, Revision
 from airflow_provider_lancerefs.spark.jvm.compiling import has_jvm
 from airflow_provider_lancerefs.spark.options import FORMAT, Storages
@@ -76,7 +78,10 @@ class SourceEngine:
         plan: Any = df._jdf.queryExecution().optimizedPlan()
         if plan.stats().sizeInBytes() > _FEW_BYTES:
             return df
-        rows = df.limit(_FEW_ROWS + 1).toArrow()
+        try:
+            rows = df.limit(_FEW_ROWS + 1).toArrow()
+        except PySparkTypeError:  # of a type that no table has, as is told when it is to be written
+            return df
         if rows.num_rows > _FEW_ROWS or rows.nbytes > _FEW_BYTES:
             return df
         return self._spark.createDataFrame(rows, df.schema)

@@ -164,7 +164,7 @@ class LanceRun:
         Rows are matched and written on executors. A key with a null in it matches nothing. The
         frame has to have one row for each key; raises InvalidInputError where two replace one row.
         """
-        one, keys = self._dataset(name), [on] if isinstance(on, str) else list(on)
+        one, keys = self._dataset(name), [on] if isinstance(on, str) else [*dict.fromkeys(on)]
         missing = [key for key in keys if key not in df.columns]
         if missing or not keys or not {*ROW_MARKS}.isdisjoint(df.columns):
             raise InvalidInputError(

@@ -73,4 +73,7 @@ def _chosen(schema: pa.Schema, columns: tuple[str, ...] | None, version: str) ->
             f"{version} has no column {', '.join(map(repr, missing)) or 'of no name'}; its columns "
             f"are {', '.join(schema.names)}."
         )
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"A column is read once: {', '.join(map(repr, twice))} is not.")
     return pa.schema([schema.field(name) for name in columns])

@@ -112,6 +112,7 @@ class TestByHand:
 
     def test_wrong_calls_are_told(self, spark: SparkSession, by_hand: LanceRun) -> None:
         """Typed errors, of whichever process noticed."""
+        months = spark.sql("select 1L n, interval '1' month v")
         for call, said in (
             (lambda: by_hand.read("nope"), "no dataset 'nope'; it has orders"),
             (lambda: by_hand.read("orders", columns=["m"]), "no column 'm'"),
@@ -122,6 +123,8 @@ class TestByHand:
             (lambda: by_hand.write(spark.range(1).select(), "orders"), "no columns"),
             (lambda: by_hand.merge(frame(spark, 1), "orders", on=["m"]), r"no \['m'\]"),
             (lambda: by_hand.merge(frame(spark, 1), "orders", on=[]), "Name columns"),
+            (lambda: by_hand.merge(months, "orders", on="n"), r"v \(interval month\) is not"),
+            (lambda: by_hand.read("orders", columns=["n", "n"]), "read once: 'n' is not"),
         ):
             with pytest.raises(InvalidInputError, match=said):
                 call()
@@ -373,6 +376,13 @@ class TestMerging:
         assert engine._at_hand(few) is not few
         assert engine._at_hand(many) is many
         assert engine._at_hand(exploded) is exploded
+
+    def test_a_key_that_is_named_twice_is_one_key(
+        self, spark: SparkSession, by_hand: LanceRun
+    ) -> None:
+        """Not a column that the frame has twice."""
+        by_hand.merge(frame(spark, 3, 4), "orders", on=["n", "n"])
+        assert [1, 2, 3, 4] == numbers(by_hand.read("orders"))
 
     def test_every_type_is_merged(self, spark: SparkSession, local_place: Place) -> None:
         """Rows that are brought to the driver and sent from there are the same ones."""
