@@ -111,9 +111,33 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     if pa.types.is_dictionary(field.type):
         return column.cast(field.type.value_type).dictionary_encode().cast(field.type)
     try:
-        return column.cast(field.type)
+        cast = column.cast(field.type)
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(f"the column {field.name!r}: {error}") from None
+    if _has_halves(field.type) and _infinite(cast) > _infinite(column):
+        raise pa.ArrowInvalid(f"the column {field.name!r}: a number is too large for a half float")
+    return cast
+
+
+def _has_halves(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    inner = (kind.field(place).type for place in range(kind.num_fields))
+    return pa.types.is_float16(kind) or any(map(_has_halves, inner))
+
+
+def _infinite(array: pa.Array) -> int:
+    """How many numbers are infinite, as pyarrow's casts make what a half float cannot hold."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_struct(array.type):
+        return sum(_infinite(array.field(place)) for place in range(array.type.num_fields))
+    if pa.types.is_map(array.type):
+        return _infinite(array.keys) + _infinite(array.items)
+    if pa.types.is_nested(array.type):
+        return _infinite(array.flatten())
+    return pc.sum(pc.is_inf(array)).as_py() or 0 if pa.types.is_floating(array.type) else 0
 
 
 def _spark_field(field: pa.Field, path: str) -> spark.StructField:

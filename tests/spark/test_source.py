@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import lance
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark.columns import cast_batch
 from tests.services.seaweed import S3Server
 from tests.spark import every_type
 from tests.spark.sides import IN_JVM, IN_PYTHON, register_both
@@ -140,6 +142,31 @@ class TestTypes:
 
         assert before == files(local_place)
         assert [1] == local_place.values()
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            (lambda item: item, lambda number: number),
+            (lambda item: pa.list_(item, 1), lambda number: [number]),
+            (lambda item: pa.struct([("h", pa.list_(item))]), lambda number: {"h": [number]}),
+            (lambda item: pa.map_(pa.string(), item), lambda number: [("h", number)]),
+        ],
+        ids=["alone", "vector", "struct", "map"],
+    )
+    def test_a_number_too_large_for_a_half_float_is_refused(
+        self, kind: Callable[[pa.DataType], pa.DataType], value: Callable[[float], object]
+    ) -> None:
+        """It would become infinite; what is infinite stays so."""
+
+        def cast(number: float) -> list[object]:
+            given = pa.array([value(number), None], kind(pa.float32()))
+            halves = pa.schema([("n", kind(pa.float16()))])
+            return cast_batch(pa.record_batch([given], ["n"]), halves)["n"].to_pylist()
+
+        assert [value(1.0), None] == cast(1.0)
+        assert [value(math.inf), None] == cast(math.inf)
+        with pytest.raises(pa.ArrowInvalid, match="'n': a number is too large for a half float"):
+            cast(1e5)
 
     @pytest.mark.parametrize("kept", [[1], [2], [1, 3], []])
     def test_nothing_but_nulls_may_be_written(
