@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -20,8 +20,15 @@ from pyspark.sql.types import (
 )
 
 from airflow_provider_lancerefs.refstore import InvalidInputError
+from airflow_provider_lancerefs.spark.columns import ROW_MARKS
 
 _WHOLE: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
+_RESERVED = {
+    *ROW_MARKS,
+    "_rowoffset",
+    "_row_created_at_version",
+    "_row_last_updated_at_version",
+}
 _WIDER: tuple[tuple[type[DataType], ...], ...] = (_WHOLE, (FloatType, DoubleType))
 
 
@@ -36,13 +43,25 @@ def check_fits(frame: StructType, table: StructType, where: str) -> None:
 
 def check_columns(frame: StructType, where: str) -> None:
     """Raise InvalidInputError for what can be the columns of no table."""
-    names = [field.name for field in frame.fields]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice or not names:
-        said = f"two columns called {', '.join(map(repr, twice))}" if twice else "no columns"
+    said = next(_no_columns(frame.names), None)
+    if said is not None:
         raise InvalidInputError(
             f"A data frame with {said} cannot be written to {where}, and nothing was."
         )
+
+
+def _no_columns(names: Sequence[str]) -> Iterator[str]:
+    if not names:
+        yield "no columns"
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        yield f"two columns called {', '.join(map(repr, twice))}"
+    dotted = [name for name in names if "." in name]
+    if dotted:
+        yield f"a column called {', '.join(map(repr, dotted))}, in which Lance takes no dot,"
+    reserved = sorted(_RESERVED.intersection(names))
+    if reserved:
+        yield f"a column called {', '.join(map(repr, reserved))}, as Lance calls one of its own,"
 
 
 def differences(frame: StructType, table: StructType, path: str = "") -> Iterator[str]:

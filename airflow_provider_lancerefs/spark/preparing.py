@@ -54,7 +54,9 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
     ConflictError where it takes no more writes.
     """
     dataset, name = dataset_at(options.place), options.place.branch or MAIN
-    check_columns(frame, f"{name} of {dataset.uri}")
+    marks = ROW_MARKS if options.merge is not None else ()
+    rows = StructType([field for field in frame.fields if field.name not in marks])
+    check_columns(rows, f"{name} of {dataset.uri}")
     branch = standing_branch(dataset, name, options.life)
     life = branch.life if branch else ""
     write_id = options.write_id or uuid.uuid4().hex
@@ -63,7 +65,6 @@ def prepare(options: WriteOptions, frame: StructType, *, overwrite: bool) -> Wri
         check_open(branch)
     head = _read_version(dataset, name, options.merge)
     home, base_id = home_of(dataset, name)
-    rows = StructType([field for field in frame.fields if field.name not in ROW_MARKS])
     table = None if head is None else open_version(dataset, name, head.number)
     schema = _new_schema(rows) if table is None else table.schema
     ids = () if table is None else field_ids(table)

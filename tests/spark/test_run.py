@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.sql.functions import lit
 
 from airflow_provider_lancerefs.refstore import (
     ConflictError,
@@ -21,6 +22,7 @@ from airflow_provider_lancerefs.refstore import (
 )
 from airflow_provider_lancerefs.spark import LanceRun
 from airflow_provider_lancerefs.spark.engines import SourceEngine
+from airflow_provider_lancerefs.spark.fitting import _RESERVED
 from airflow_provider_lancerefs.spark.landings import new_attempt
 from airflow_provider_lancerefs.spark.ordering import RUN_CONF, BranchOf, Order
 from tests.spark import every_type
@@ -121,6 +123,7 @@ class TestByHand:
             (lambda: by_hand.read("orders", columns="long"), "no column 'long'"),
             (lambda: by_hand.write(spark.sql("select 1 n, 2 n"), "orders"), "called 'n'"),
             (lambda: by_hand.write(spark.range(1).select(), "orders"), "no columns"),
+            (lambda: by_hand.write(spark.sql("select 1 `a.b`"), "orders"), "'a.b', in which"),
             (lambda: by_hand.merge(frame(spark, 1), "orders", on=["m"]), r"no \['m'\]"),
             (lambda: by_hand.merge(frame(spark, 1), "orders", on=[]), "Name columns"),
             (lambda: by_hand.merge(months, "orders", on="n"), r"v \(interval month\) is not"),
@@ -128,6 +131,19 @@ class TestByHand:
         ):
             with pytest.raises(InvalidInputError, match=said):
                 call()
+
+    @pytest.mark.parametrize("name", sorted(_RESERVED))
+    def test_a_column_of_a_name_of_lance_s_is_refused(
+        self, spark: SparkSession, by_hand: LanceRun, local_place: Place, name: str
+    ) -> None:
+        """And not left out without a word."""
+        marked = frame(spark, 1).withColumn(name, lit(7))
+        new = LanceRun.open({"new": f"{local_place.uri}/new"}, spark=spark)
+        for run, dataset in ((by_hand, "orders"), (new, "new")):
+            with pytest.raises(InvalidInputError, match=f"called '{name}', as Lance"):
+                run.write(marked, dataset)
+        with pytest.raises(OSError, match="reserved name"):
+            lance.write_dataset(pa.table({name: [1]}), f"{local_place.uri}/pylance")
 
     def test_a_branch_that_is_not_there_is_told(
         self, spark: SparkSession, local_place: Place
