@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+
 class LanceRefsSource(DataSource):
     """Reads a pinned version of a table, and writes to a table or one of its branches.
 
