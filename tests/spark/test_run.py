@@ -199,10 +199,10 @@ class TestSubmitted:
         assert [1, 2, 3, 4, 5] == local_place.branch("run").values()
 
     def test_a_stream_s_batches_are_written_once_each(
-        self, spark: SparkSession, submit: Callable[[Order], None], orders: Place, tmp_path: Path
+        self, spark: SparkSession, orders: Place, tmp_path: Path
     ) -> None:
         """By a job that goes on with the next one, and by one that begins one again."""
-        submit(ordered(orders))
+        order = ordered(orders)
         arriving, broken = tmp_path / "arriving", tmp_path / "broken"
         arriving.mkdir()
         source = spark.readStream.schema("n long").json(str(arriving))
@@ -215,7 +215,7 @@ class TestSubmitted:
             run.write(batch.selectExpr("n * 10 n"), "orders")
 
         for value, breaks in ((4, False), (5, True), (None, False), (6, False)):
-            run = LanceRun.current(spark)
+            run = LanceRun(spark, order, {orders.uri: orders.options})
             if value:
                 frame(spark, value).write.mode("append").json(str(arriving))
             broken.touch() if breaks else broken.unlink(missing_ok=True)
