@@ -27,7 +27,7 @@ PROTO_OUT ?= .
 ARGS ?=
 AIRFLOW ?= 3.1.8
 OLDER := .venv-airflow-$(AIRFLOW)
-EXTRAS := airflow-spark,aws,openlineage,s3,spark
+EXTRAS := airflow-spark,aws,kubernetes,openlineage,s3,spark
 
 .PHONY: help
 help:  ## list the verbs
@@ -57,7 +57,7 @@ $(OLDER)/.ready: pyproject.toml constraints.txt | $(READY)
 	$(OLDER)/bin/python -m pip install -q -c $(OLDER)/constraints.txt \
 		--group build --group test 'apache-airflow==$(AIRFLOW)'
 	$(OLDER)/bin/python -m pip install -q -c $(OLDER)/constraints.txt \
-		--no-build-isolation -e '.[airflow-spark,aws,openlineage,s3]' 'apache-airflow==$(AIRFLOW)'
+		--no-build-isolation -e '.[airflow-spark,aws,kubernetes,openlineage,s3]' 'apache-airflow==$(AIRFLOW)'
 	@touch $@
 
 .PHONY: test-airflow

@@ -9,13 +9,14 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
 
 from airflow_provider_lancerefs.refstore.errors import InvalidInputError
 
-__all__ = ["check_driver_in_cluster", "check_pyspark", "job_side", "properties_with"]
+__all__ = ["Cluster", "check_pyspark", "job_side", "properties_with"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = ("refstore", "spark")
@@ -105,20 +106,53 @@ def check_pyspark() -> None:
         )
 
 
-def check_driver_in_cluster(java_class: str | None, options: Iterable[str]) -> None:
-    """What a standalone cluster asks of a job whose driver it is to run; raises InvalidInputError.
+@dataclass(frozen=True)
+class Cluster:
+    """A kind of cluster that shows others the properties of a driver which it runs itself."""
 
-    Its worker starts the driver with all properties as arguments, which `ps` shows to everybody.
-    """
-    if not java_class:
-        raise InvalidInputError(
-            "A standalone cluster runs no driver in Python: submit in client mode, or with "
-            "java_class='org.apache.spark.deploy.PythonRunner' as docs/spark.md describes."
-        )
-    keys = sorted({*options} - _SHOWN)
-    if keys:
-        raise InvalidInputError(
-            f"A standalone cluster would show {', '.join(keys)} in its driver's command line: "
-            "submit in client mode, or by a connection without keys, which leaves them to the "
-            "cluster."
-        )
+    name: str
+    scheme: str
+    shows: str
+    instead: str
+    runs_scripts: bool
+
+    @classmethod
+    def of(cls, master: str) -> Cluster | None:
+        """The kind that a master's URL is of; None for those that show nothing."""
+        return next((one for one in _SHOWING if master.startswith(one.scheme)), None)
+
+    def check_driver(self, java_class: str | None, options: Iterable[str]) -> None:
+        """What it asks of a job whose driver it is to run; raises InvalidInputError."""
+        if not (self.runs_scripts or java_class):
+            raise InvalidInputError(
+                f"{self.name} runs no driver in Python: submit in client mode, or with "
+                "java_class='org.apache.spark.deploy.PythonRunner' as docs/spark.md describes."
+            )
+        keys = sorted({*options} - _SHOWN)
+        if keys:
+            raise InvalidInputError(
+                f"{self.name} would show {', '.join(keys)} in {self.shows}: submit in client mode, "
+                f"or by a connection without keys, which leaves them to {self.instead}."
+            )
+
+
+_SHOWING = (
+    Cluster(
+        name="A standalone cluster",
+        scheme="spark://",
+        shows="its driver's command line",
+        instead="the cluster",
+        runs_scripts=False,
+    ),
+    Cluster(
+        name="Kubernetes",
+        scheme="k8s://",
+        shows="its driver's ConfigMap, to everybody who may view the namespace",
+        instead=(
+            "the pods' own identity, or to a Secret: "
+            "spark.kubernetes.driver.secretKeyRef.AWS_ACCESS_KEY_ID=name:key, and so on, and the "
+            "same with executor for driver"
+        ),
+        runs_scripts=True,
+    ),
+)

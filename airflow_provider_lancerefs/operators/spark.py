@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNot
 
 from airflow_provider_lancerefs import noting
 from airflow_provider_lancerefs.failures import failing_for_good
-from airflow_provider_lancerefs.hooks.job import (
-    check_driver_in_cluster,
-    check_pyspark,
-    job_side,
-    properties_with,
-)
+from airflow_provider_lancerefs.hooks.job import Cluster, check_pyspark, job_side, properties_with
 from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID, LanceRefsHook
 from airflow_provider_lancerefs.refstore.errors import NotFoundError
 from airflow_provider_lancerefs.spark.ordering import (
@@ -33,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LanceSparkSubmitOperator"]
 
+_DRIVER_POD = "spark.kubernetes.driver.pod.name"
 _DEPLOY_MODE = "spark.submit.deployMode"
 _HERE = "local[*]"
 
@@ -139,10 +136,13 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         options: dict[str, str] = {}
         for dataset in datasets:
             options |= hook.storage_options(dataset)
-        hook_of_spark = self._get_hook()
-        if hook_of_spark._should_track_driver_status:
-            check_driver_in_cluster(self._java_class, options)
-        elif _is_standalone(hook_of_spark) and (self.conf or {}).get(_DEPLOY_MODE) == "cluster":
+        connection = self._get_hook()._connection
+        cluster = Cluster.of(connection["master"])
+        if cluster is None:
+            return options
+        if connection["deploy_mode"] == "cluster":
+            cluster.check_driver(self._java_class, options)
+        elif (self.conf or {}).get(_DEPLOY_MODE) == "cluster":
             raise AirflowFailException(
                 f"Nobody would wait for a driver of which {_DEPLOY_MODE} alone says that it is in "
                 "the cluster: say so by deploy_mode='cluster', or in the Spark connection."
@@ -169,16 +169,26 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
     def _get_hook(self) -> SparkSubmitHook:
         """The parent's; but where its connection is not defined Spark runs here, not on YARN.
 
-        On a standalone cluster the deploy mode is said, lest `spark-submit` reads it in a file and
-        is at its end when the driver is not.
+        On some clusters the deploy mode is said, lest `spark-submit` reads it in a file: then
+        nobody would have looked for keys, nor would the parent learn how the driver ends.
         """
-        hook: SparkSubmitHook = super()._get_hook()
+        try:
+            hook: SparkSubmitHook = super()._get_hook()
+        except NameError as error:
+            if error.name != "kube_client":
+                raise
+            raise AirflowFailException(
+                "Airflow submits to Kubernetes only where apache-airflow-providers-cncf-kubernetes "
+                "is installed."
+            ) from error
         try:
             LanceRefsHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             hook._connection["master"] = _HERE
-        if _is_standalone(hook):
+        if Cluster.of(hook._connection["master"]):
             hook._connection["deploy_mode"] = hook._connection["deploy_mode"] or "client"
+        if hook._should_track_driver_via_k8s_api():
+            _name_driver(hook)
         return hook
 
     def _note(self, hook: LanceRefsHook, lives: Mapping[str, str], context: Context) -> None:
@@ -193,8 +203,10 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         )
 
 
-def _is_standalone(hook: SparkSubmitHook) -> bool:
-    return str(hook._connection["master"]).startswith("spark://")
+def _name_driver(hook: SparkSubmitHook) -> None:
+    """Its pod, which the parent finds in what Spark 4 says only if the namespace is "spark"."""
+    hook._conf = {_DRIVER_POD: f"lancerefs-{uuid.uuid4().hex}-driver", **hook._conf}
+    hook._kubernetes_driver_pod = hook._conf[_DRIVER_POD]
 
 
 def _named(datasets: Iterable[str]) -> dict[str, str]:

@@ -63,6 +63,7 @@ class Instance:
     task_id: str
     map_index: int = -1
     try_number: int = 1
+    stats_tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def dag_id(self) -> str:

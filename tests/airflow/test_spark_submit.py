@@ -7,10 +7,12 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_lancerefs.hooks import job
@@ -21,7 +23,9 @@ from airflow_provider_lancerefs.spark.ordering import RUN_CONF, Order
 from tests.airflow.configuration import REPOSITORY
 from tests.airflow.connecting import Connect, s3_connection
 from tests.airflow.contexts import Run
+from tests.airflow.releases import since
 from tests.airflow.secrecy import Marks, onlooker
+from tests.services.pods import Pods, pods_of_kubernetes
 from tests.services.seaweed import BUCKET, S3Server
 from tests.tables import Place
 
@@ -29,6 +33,8 @@ pytestmark = pytest.mark.airflow
 
 JOB = REPOSITORY / "example_dags" / "jobs" / "write_orders.py"
 ARGUMENTS = ["2026-03-01", "50"]
+STANDALONE = "spark://127.0.0.1:1"
+KUBERNETES = "k8s://http://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -50,13 +56,14 @@ def orders(place: Place) -> Place:
     return place
 
 
-def submit(run: Run, branch: str, task_id: str = "write") -> LanceSparkSubmitOperator:
+def submit(run: Run, branch: str, task_id: str = "write", **more: Any) -> LanceSparkSubmitOperator:
     return LanceSparkSubmitOperator(
         task_id=task_id,
         application=str(JOB),
         application_args=ARGUMENTS,
         branch=branch,
         dag=run.dag,
+        **more,
     )
 
 
@@ -134,6 +141,59 @@ def test_a_job_is_resumed_by_a_retry_and_submitted_anew_for_another_life(
     assert first == second != key_of_job("write_anew")
 
 
+@pytest.fixture
+def pods(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pods]:
+    """Of a Kubernetes that Airflow's worker knows."""
+    with pods_of_kubernetes(tmp_path / "kubeconfig") as server:
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(server.kubeconfig))
+        yield server
+
+
+@since(3, 3, what="store for what a task is to find again")
+def test_a_driver_pod_is_found_by_a_retry_and_not_by_another_life(
+    local_place: Place, connect: Connect, recorder: Path, pods: Pods
+) -> None:
+    """Its worker died, or was cleared: the pod is asked for by the name that it was given."""
+    orders(local_place)
+    folder, _, name = local_place.uri.rpartition("/")
+    run, store = Run(), State()
+    setup = LanceCreateBranchOperator(
+        task_id="create", dataset=name, lancerefs_conn_id=connect(host=folder), dag=run.dag
+    )
+    spark = {"host": KUBERNETES, "extra": {"deploy-mode": "cluster", "namespace": "lake"}}
+    conn_id = connect(conn_type="spark", **spark)
+
+    def write(task_id: str, *phases: str) -> bool:
+        """Whether something was submitted, with the phases that its pod is then in."""
+        recorder.unlink(missing_ok=True)
+        pods.phases[:] = phases
+        task = submit(run, branch, task_id, conn_id=conn_id, track_driver_via_k8s_api=True)
+        task.set_upstream(setup)
+        run.execute(task, task_state_store=store)
+        assert not pods.phases
+        return recorder.exists()
+
+    branch = run.execute(setup)["branch"]
+    assert write("write", "Succeeded")
+    (named,) = (one for one in recorder.read_text().splitlines() if "driver.pod.name" in one)
+    pod = f"/api/v1/namespaces/lake/pods/{named.partition('=')[2]}"
+    assert not write("done")
+    for key in [one for one in store if "status" in one]:
+        del store[key]
+    assert not write("running", "Running", "Succeeded")
+    assert {*pods.asked} == {pod}
+    branch = run.execute(setup)["branch"]  # as after a clear
+    assert write("anew", "Succeeded")
+    assert {*pods.asked} > {pod}
+
+
+class State(dict[str, str]):
+    """What Airflow keeps of a task for its next try."""
+
+    set = dict.__setitem__
+
+
 def test_datasets_of_one_name_are_told_apart(
     local_place: Place, connect: Connect, recorder: Path
 ) -> None:
@@ -196,42 +256,54 @@ def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> 
 
 
 @pytest.mark.parametrize(
-    ("mode", "of_job", "sentence"),
+    ("master", "mode", "of_job", "sentence"),
     [
-        ("cluster", {}, "runs no driver in Python: submit in client mode"),
+        (STANDALONE, "cluster", {}, "runs no driver in Python: submit in client mode"),
         (
+            STANDALONE,
             "cluster",
             {"java_class": "org.apache.spark.deploy.PythonRunner"},
             "show aws_access_key_id, aws_secret_access_key in its driver's command line",
         ),
         (
-            None,
-            {"conf": {"spark.submit.deployMode": "cluster"}},
-            "Nobody would wait for a driver of which spark.submit.deployMode alone",
+            KUBERNETES,
+            "cluster",
+            {},
+            "show aws_access_key_id, aws_secret_access_key in its driver's ConfigMap",
+        ),
+        *(
+            (
+                master,
+                None,
+                {"conf": {"spark.submit.deployMode": "cluster"}},
+                "Nobody would wait for a driver of which spark.submit.deployMode alone",
+            )
+            for master in (STANDALONE, KUBERNETES)
         ),
     ],
-    ids=["python", "keys", "conf"],
+    ids=["python", "keys", "keys-kubernetes", "conf", "conf-kubernetes"],
 )
 @pytest.mark.s3
-def test_what_a_standalone_cluster_cannot_drive_is_told(
+def test_what_a_cluster_cannot_drive_is_told(
     connect: Connect,
     s3: S3Server,
     tmp_path: Path,
+    recorder: Path,
+    master: str,
     mode: str | None,
     of_job: dict[str, Any],
     sentence: str,
 ) -> None:
-    """Nothing is submitted: spark-submit refuses a script, and keys would be seen by everybody."""
+    """Nothing is submitted: spark-submit refuses a script, and keys would be seen by others."""
     root = f"s3://{BUCKET}/{tmp_path.name}"
     place = orders(Place(f"{root}/orders", s3.storage_options()))
     place.store().create_branch("run")
-    extra = {"deploy-mode": mode}
     run = Run()
     task = LanceSparkSubmitOperator(
         task_id="write",
         application=str(JOB),
         branch="run",
-        conn_id=connect(conn_type="spark", host="spark://127.0.0.1:1", extra=extra),
+        conn_id=connect(conn_type="spark", host=master, extra={"deploy-mode": mode}),
         dataset="orders",
         lancerefs_conn_id=s3_connection(connect, s3, root),
         dag=run.dag,
@@ -240,6 +312,7 @@ def test_what_a_standalone_cluster_cannot_drive_is_told(
     with pytest.raises(AirflowFailException, match=sentence) as caught:
         run.execute(task)
     assert s3.secret_key not in str(caught.value)
+    assert not recorder.exists()
 
 
 @pytest.mark.slow
@@ -254,12 +327,24 @@ def test_spark_itself_drives_no_script_in_a_standalone_cluster(spark_here: None)
     assert "not supported for python applications on standalone clusters" in done.stderr
 
 
-def test_the_deploy_mode_of_a_standalone_cluster_is_said(connect: Connect) -> None:
+@pytest.mark.parametrize("master", [STANDALONE, KUBERNETES])
+def test_the_deploy_mode_of_a_cluster_is_said(connect: Connect, master: str) -> None:
     """For `spark-submit` would read it in its defaults too."""
     task = submit(Run(), "run/x")
-    task._conn_id = connect(conn_type="spark", host="spark://127.0.0.1:1")
+    task._conn_id = connect(conn_type="spark", host=master)
     command = " ".join(task._get_hook()._build_spark_submit_command("job.py"))
     assert "--deploy-mode client" in command
+
+
+def test_kubernetes_without_its_provider_is_told(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is taken away that is not there without it: here it is installed."""
+    monkeypatch.delattr(spark_submit, "kube_client")
+    task = submit(Run(), "run/x")
+    task._conn_id = connect(conn_type="spark", host=KUBERNETES)
+    with pytest.raises(AirflowFailException, match="apache-airflow-providers-cncf-kubernetes"):
+        task._get_hook()
 
 
 def test_a_branch_that_no_task_upstream_made_needs_a_dataset() -> None:
