@@ -20,6 +20,7 @@ RUN := $(VENV)/bin/python -m
 BARE := .venv-bare
 CONNECTOR := .venv-connector
 YARN := build/yarn
+KUBERNETES := build/kubernetes
 PROTOC := .venv-protos
 PINS := .venv-pins
 PROTO_DIR := airflow_provider_lancerefs/refstore/_proto
@@ -108,6 +109,15 @@ $(YARN)/.ready: pyproject.toml constraints.txt tests/services/yarn.py | $(READY)
 .PHONY: yarn
 yarn: $(YARN)/.ready  ## jobs on a real YARN, in client and in cluster mode, of jars that Spark fetches
 	$(RUN) pytest tests/yarn $(ARGS)
+
+$(KUBERNETES)/.ready: pyproject.toml constraints.txt tests/services/kubernetes.py | $(READY)
+	rm -rf $(KUBERNETES)
+	$(RUN) tests.services.kubernetes
+	@touch $@
+
+.PHONY: kubernetes
+kubernetes: $(KUBERNETES)/.ready  ## jobs on a Kubernetes without containers, in client and in cluster mode
+	$(RUN) pytest tests/kubernetes $(ARGS)
 
 .PHONY: bench
 bench: $(READY)  ## the benchmark report

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -24,6 +23,7 @@ from xml.sax.saxutils import escape
 
 from tests.airflow.processes import Process, command_line, send, working_in
 from tests.airflow.waiting import until
+from tests.services.jars import HOST, fetch
 
 REPOSITORY = Path(__file__).parents[2]
 IVY = REPOSITORY / "build" / "yarn" / "ivy"
@@ -40,7 +40,6 @@ IN_SPARK = (  # in other versions, some of them
     "org.slf4j:slf4j-api",
     "org.xerial.snappy:snappy-java",
 )
-HOST = "127.0.0.1"
 START_SECONDS = 120
 STOP_SECONDS = 30
 _SERVER = "org.apache.hadoop.yarn.server"
@@ -249,22 +248,6 @@ def yarn(folder: Path, environment: Mapping[str, str]) -> Iterator[Yarn]:
         cluster.stop()
 
 
-def fetch() -> None:
-    """Have Spark fetch the jars, as it does those of a job."""
-    from pyspark.sql import SparkSession
-
-    settings = {
-        "spark.jars.excludes": ",".join(IN_SPARK),
-        "spark.jars.ivy": str(IVY),
-        "spark.jars.packages": ",".join(PACKAGES),
-        "spark.ui.enabled": "false",
-    }
-    builder = SparkSession.builder.master("local[1]").appName("tests")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    builder.getOrCreate().stop()
-
-
 def _is_java(line: str, main: str) -> bool:
     """Whether it is a JVM with a class of that name, and not the shell that waits for it."""
     return line.partition(" ")[0].endswith("/java") and main in line
@@ -287,6 +270,4 @@ def _xml(settings: Mapping[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    os.environ["SPARK_LOCAL_IP"] = HOST
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    fetch()
+    fetch(IVY, PACKAGES, IN_SPARK)

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import uuid
+import venv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +138,18 @@ class Driver:
             for one in alive:
                 send(one.pid, signal.SIGKILL)
         self.process.wait(SECONDS)
+
+
+def bare_programs(home: Path) -> Path:
+    """Those of an environment that has all but this package, and a `spark-submit` of it."""
+    venv.create(home, with_pip=False)
+    there = sysconfig.get_path("purelib", vars={"base": str(home)})
+    Path(there, "others.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth are not read
+    spark_submit = home / "bin" / "spark-submit"
+    real = Path(sys.executable).with_name("spark-submit")
+    spark_submit.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {real} "$@"\n')
+    spark_submit.chmod(0o755)
+    return home / "bin"
 
 
 def check_written_once(place: Place, branch: str, rows: int) -> None:

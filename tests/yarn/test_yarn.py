@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
-import sysconfig
 import uuid
-import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from tests.airflow.run_dag import running
 from tests.airflow.secrecy import Marks, onlooker
 from tests.services.seaweed import BUCKET, S3Server
 from tests.services.yarn import JARS, Yarn, yarn
-from tests.spark.submitting import JOB, Driver, Points, check_written_once
+from tests.spark.submitting import JOB, Driver, Points, bare_programs, check_written_once
 from tests.spark.test_committing import data_files
 from tests.tables import Place
 
@@ -49,16 +46,7 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has all but this package, and a `spark-submit` of it."""
-    home = tmp_path_factory.mktemp("bare")
-    venv.create(home, with_pip=False)
-    there = sysconfig.get_path("purelib", vars={"base": str(home)})
-    Path(there, "others.pth").write_text(sysconfig.get_path("purelib"))  # its own .pth are not read
-    spark_submit = home / "bin" / "spark-submit"
-    real = Path(sys.executable).with_name("spark-submit")
-    spark_submit.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec {real} "$@"\n')
-    spark_submit.chmod(0o755)
-    return home / "bin"
+    return bare_programs(tmp_path_factory.mktemp("bare"))
 
 
 @pytest.fixture

@@ -19,6 +19,11 @@ SMALL = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
 }
+BY_SECRET = {  # as a cluster gives its jobs an identity
+    f"spark.kubernetes.{role}.secretKeyRef.{name}": f"storage:{name}"
+    for role in ("driver", "executor")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+}
 
 
 class SubmitOperator(LanceSparkSubmitOperator):
@@ -43,11 +48,10 @@ def define(dag_id: str, **of_job: Any) -> None:
             application=of_conf("application"),
             application_args=of_conf("arguments"),
             branch="{{ ti.xcom_pull(task_ids='create_branch')['branch'] }}",
-            conf=SMALL,
             conn_id=of_conf("spark_conn_id"),
             retries=1,
             retry_delay=timedelta(seconds=1),
-            **of_job,
+            **{"conf": SMALL, **of_job},
         )
         create >> write
 
@@ -55,3 +59,5 @@ def define(dag_id: str, **of_job: Any) -> None:
 define("spark")
 define("spark_in_cluster", java_class="org.apache.spark.deploy.PythonRunner")
 define("spark_in_yarn", yarn_track_via_rm_api=True)
+define("spark_in_kubernetes", conf={**SMALL, **BY_SECRET})
+define("spark_tracked", conf={**SMALL, **BY_SECRET}, track_driver_via_k8s_api=True)
