@@ -49,6 +49,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
     :param lancerefs_conn_id: The connection that ``dataset`` is found by.
     :param engine: What ``LanceRun`` reads and writes with: ``lancerefs``, our data source, or
         ``connector``, the official JVM connector, of which ``packages`` or ``jars`` name the jar.
+    :param ship_code: Whether our own code goes with the job; without, this package has to be
+        installed, in the same version, where drivers and executors run.
     """
 
     template_fields: Sequence[str] = (
@@ -66,6 +68,7 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         dataset: str | Sequence[str] | None = None,
         lancerefs_conn_id: str = DEFAULT_CONN_ID,
         engine: str = OWN,
+        ship_code: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -73,6 +76,7 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         self.dataset = dataset
         self.lancerefs_conn_id = lancerefs_conn_id
         self.engine = engine
+        self.ship_code = ship_code
 
     def execute(self, context: Context) -> None:
         with failing_for_good():
@@ -126,7 +130,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             self.engine,
         )
         self.conf = {**(self.conf or {}), RUN_CONF: order.to_json()}
-        self.py_files = ",".join(filter(None, (self.py_files, str(job_side()))))
+        if self.ship_code:
+            self.py_files = ",".join(filter(None, (self.py_files, str(job_side()))))
         incarnation = "-".join(sorted(lives.values()))
         self.external_id_key = f"spark_job_id@{incarnation}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status@{incarnation}"
@@ -144,8 +149,9 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             cluster.check_driver(self._java_class, options)
         elif (self.conf or {}).get(_DEPLOY_MODE) == "cluster":
             raise AirflowFailException(
-                f"Nobody would wait for a driver of which {_DEPLOY_MODE} alone says that it is in "
-                "the cluster: say so by deploy_mode='cluster', or in the Spark connection."
+                f"Airflow would not learn how a driver ends of which {_DEPLOY_MODE} alone says "
+                "that it is in the cluster: say so by deploy_mode='cluster', or in the Spark "
+                "connection."
             )
         return options
 

@@ -239,6 +239,20 @@ def test_the_engine_goes_with_the_order(
     assert said[said.index("--packages") + 1] == package
 
 
+@pytest.mark.parametrize("ship_code", [True, False])
+def test_our_code_goes_with_a_job_unless_told(
+    local_place: Place, connect: Connect, recorder: Path, ship_code: bool
+) -> None:
+    """An image may have it, and then Kubernetes need not have a place to upload it to."""
+    orders(local_place)
+    local_place.store().create_branch("run/x")
+    folder, _, name = local_place.uri.rpartition("/")
+    run = Run()
+    where = {"dataset": name, "lancerefs_conn_id": connect(host=folder)}
+    run.execute(submit(run, "run/x", ship_code=ship_code, **where))
+    assert ("--py-files" in recorder.read_text().splitlines()) == ship_code
+
+
 def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> None:
     """Nothing is submitted, and no retry can help."""
     orders(local_place)
@@ -276,7 +290,7 @@ def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> 
                 master,
                 None,
                 {"conf": {"spark.submit.deployMode": "cluster"}},
-                "Nobody would wait for a driver of which spark.submit.deployMode alone",
+                "would not learn how a driver ends of which spark.submit.deployMode alone",
             )
             for master in (STANDALONE, KUBERNETES)
         ),
