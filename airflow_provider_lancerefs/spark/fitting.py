@@ -23,7 +23,7 @@ from airflow_provider_lancerefs.refstore import InvalidInputError
 from airflow_provider_lancerefs.spark.columns import ROW_MARKS
 
 _WHOLE: tuple[type[DataType], ...] = (ByteType, ShortType, IntegerType, LongType)
-_RESERVED = {
+RESERVED = {
     *ROW_MARKS,
     "_rowoffset",
     "_row_created_at_version",
@@ -59,7 +59,7 @@ def _no_columns(names: Sequence[str]) -> Iterator[str]:
     dotted = [name for name in names if "." in name]
     if dotted:
         yield f"a column called {', '.join(map(repr, dotted))}, in which Lance takes no dot,"
-    reserved = sorted(_RESERVED.intersection(names))
+    reserved = sorted(RESERVED.intersection(names))
     if reserved:
         yield f"a column called {', '.join(map(repr, reserved))}, as Lance calls one of its own,"
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
@@ -25,8 +23,8 @@ from airflow_provider_lancerefs.refstore.storage import normalise_uri
 from airflow_provider_lancerefs.spark.columns import ROW_MARKS
 from airflow_provider_lancerefs.spark.committing import remove_dead_attempts
 from airflow_provider_lancerefs.spark.engines import engine_of
-from airflow_provider_lancerefs.spark.jvm.compiling import has_jvm
 from airflow_provider_lancerefs.spark.landings import Landing, find_landing
+from airflow_provider_lancerefs.spark.numbering import next_write
 from airflow_provider_lancerefs.spark.options import configured_storage
 from airflow_provider_lancerefs.spark.ordering import (
     OWN,
@@ -42,30 +40,7 @@ if TYPE_CHECKING:
 
 _MODES = ("append", "overwrite")
 _MERGES = 3
-_STREAM = ("sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id")
 _OUR_ERROR = re.compile(r"airflow_provider_lancerefs\.refstore\.errors\.(\w+): (.+)")
-
-
-class _Batch(NamedTuple):
-    """A batch of a stream, and which start of the stream it is that works on it."""
-
-    query: str
-    number: str
-    start: str
-
-    @classmethod
-    def current(cls, spark: SparkSession) -> _Batch | None:
-        """The one whose function is called in this thread, if any is."""
-        if not has_jvm(spark):
-            return None
-        said = map(spark.sparkContext.getLocalProperty, _STREAM)
-        query, number, start = (one or "" for one in said)
-        return cls(query, number, start) if query and number else None
-
-
-_lock = threading.Lock()
-_written: dict[tuple[str, ...], tuple[_Batch | None, int]] = {}
-_under_way: set[tuple[str, ...]] = set()
 
 
 class LanceRun:
@@ -186,34 +161,9 @@ class LanceRun:
     def _once(self, name: str, save: Callable[[str], None], tries: int = 1) -> str:
         """Save under the next write id, unless an earlier attempt of the job did that already."""
         one = self._dataset(name)
-        with self._next_write(name) as write_id:
+        with next_write(self._spark, self._order.write_id, name) as write_id:
             landing = self._saved(one, write_id, save, tries)
         return str(Revision(one.branch, landing.version)) if landing else self.revision(name)
-
-    @contextmanager
-    def _next_write(self, name: str) -> Iterator[str]:
-        """What the next write is called; a place in the order of all, so there is one at a time.
-
-        A stream goes on with another batch after a retry, so its writes are counted by batch.
-        """
-        batch = _Batch.current(self._spark)
-        stream = (batch.query,) if batch else ()
-        counted = (self._order.write_id, name, *stream)
-        with _lock:
-            if counted in _under_way:
-                raise InvalidInputError(
-                    f"Another thread of this job is writing to {name!r}, and a retry tells writes "
-                    "apart by their order: make them one after the other."
-                )
-            _under_way.add(counted)
-        try:
-            last, count = _written.get(counted, (batch, 0))
-            number = count + 1 if last == batch else 1
-            place = (batch.query, batch.number, str(number)) if batch else (str(number),)
-            yield "/".join((self._order.write_id, name, *place))
-            _written[counted] = batch, number
-        finally:
-            _under_way.discard(counted)
 
     def _saved(
         self, one: BranchOf, write_id: str, save: Callable[[str], None], tries: int

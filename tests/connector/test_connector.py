@@ -29,6 +29,7 @@ from airflow_provider_lancerefs.spark.writing import Write, Written
 from tests.services.proxy import Fault, Request, S3Proxy
 from tests.services.seaweed import BUCKET, S3Server
 from tests.spark.attempts import Attempt
+from tests.spark.forgetting import forget
 from tests.tables import Place
 
 if TYPE_CHECKING:
@@ -369,10 +370,3 @@ def carried(*, nulls: bool) -> pa.Table:
     missing = [None] if nulls else []
     columns = [pa.array([*values, *missing], kind) for kind, values in rows.items()]
     return pa.table(columns, names=[f"c{number}" for number in range(len(columns))])
-
-
-def forget() -> None:
-    """What a new process does not know: how many writes there were."""
-    from airflow_provider_lancerefs.spark import run
-
-    run._written.clear()
