@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_lancerefs.refstore import InvalidInputError
-from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark import LanceRun, register
 from airflow_provider_lancerefs.spark.jvm import serving
 from airflow_provider_lancerefs.spark.writing import Written
 from tests.services.killing import ManifestKiller
@@ -77,6 +77,15 @@ class TestTrouble:
 
         assert [1] == local_place.values()
         assert not orphans(local_place)
+
+    def test_what_is_refused_while_more_is_said_is_told(
+        self, spark: SparkSession, local_place: Place
+    ) -> None:
+        """Python stops listening at an option that is wrong, before it has heard of the columns."""
+        register(spark)
+        frame = spark.sql(f"select {', '.join(f'{n}L n{n}' for n in range(5000))}")
+        with pytest.raises(Exception, match="'branchy' is neither an option"):
+            frame.write.format("lancerefs").mode("append").save(local_place.uri, branchy="run")
 
     def test_a_file_that_is_gone_fails_the_read(
         self, spark: SparkSession, local_place: Place
@@ -287,7 +296,7 @@ class TestOfItsOwn:
 _SESSION = """
 import sys
 from pyspark.sql import SparkSession
-from airflow_provider_lancerefs.spark import LanceRun
+from airflow_provider_lancerefs.spark import LanceRun, register
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.driver.extraJavaOptions", sys.argv[2]).getOrCreate()
@@ -317,7 +326,7 @@ class TestConversation:
             "a part of a batch": rows[: (unfinished + batches) // 2],
             "batches": rows[:batches],
             "their end": rows,
-            "all": rows + b"e",
+            "all": rows + piece(b""),
         }[said]
 
         heard = self._answer_to(piece(b"write") + piece(pickle.dumps(write)) + sent)

@@ -29,8 +29,8 @@ final class Conversation implements Closeable {
     private static final int ERROR = 'x';
 
     final SocketChannel channel;
-    final DataInputStream in;
-    final DataOutputStream out;
+    private final DataInputStream in;
+    private final DataOutputStream out;
 
     Conversation(String recipe, String work, byte[] order) throws IOException {
         channel = Servant.connect(recipe);
@@ -46,8 +46,20 @@ final class Conversation implements Closeable {
     }
 
     void send(byte[] said) throws IOException {
-        out.writeInt(said.length);
-        out.write(said);
+        try {
+            out.writeInt(said.length);
+            out.write(said);
+        } catch (IOException broken) {
+            throw explained(broken);
+        }
+    }
+
+    void send(int number) throws IOException {
+        try {
+            out.writeInt(number);
+        } catch (IOException broken) {
+            throw explained(broken);
+        }
     }
 
     void sendJson(Object said) throws IOException {
@@ -64,6 +76,16 @@ final class Conversation implements Closeable {
             throw broken();
         }
         return what == PIECE;
+    }
+
+    /** What Python said before it stopped listening, if it did. */
+    IOException explained(IOException broken) {
+        try {
+            hasPiece();
+        } catch (IOException said) {
+            return said;
+        }
+        return broken;
     }
 
     static IOException broken() {

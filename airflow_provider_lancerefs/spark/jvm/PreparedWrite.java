@@ -62,7 +62,7 @@ final class PreparedWrite implements BatchWrite {
         try {
             Conversation python = told.ask("commit", order);
             try {
-                python.out.writeInt(messages.length);
+                python.send(messages.length);
                 for (int i = 0; i < messages.length; i++) {
                     python.send(((Said) messages[i]).words);
                 }
@@ -90,7 +90,7 @@ final class PreparedWrite implements BatchWrite {
         try {
             Conversation python = told.ask("abort", order);
             try {
-                python.out.writeInt(whole ? 1 : 0);
+                python.send(whole ? 1 : 0);
                 python.hasPiece();
             } finally {
                 python.close();

@@ -127,7 +127,7 @@ final class Reading
         List found = new ArrayList();
         Conversation python = snapshot.told.ask("plan", snapshot.order);
         try {
-            python.out.writeInt(SparkContext.getOrCreate().defaultParallelism());
+            python.send(SparkContext.getOrCreate().defaultParallelism());
             python.send(columns.json().getBytes("UTF-8"));
             python.sendJson(Filters.told(filters));
             while (python.hasPiece()) {

@@ -92,21 +92,11 @@ final class RowWriter implements DataWriter {
         try {
             arrow.writeBatch();
         } catch (IOException broken) {
-            throw explained(broken);
+            throw python.explained(broken);
         }
         writer.reset();
         rows = 0;
         bytes = 0;
-    }
-
-    /** What Python said before it stopped listening, if it did. */
-    private IOException explained(IOException broken) {
-        try {
-            python.hasPiece();
-        } catch (IOException said) {
-            return said;
-        }
-        return broken;
     }
 
     public WriterCommitMessage commit() throws IOException {
@@ -115,10 +105,10 @@ final class RowWriter implements DataWriter {
         }
         try {
             arrow.end();
-            python.out.writeByte('e');
         } catch (IOException broken) {
-            throw explained(broken);
+            throw python.explained(broken);
         }
+        python.send(new byte[0]);
         return new PreparedWrite.Said(python.answer());
     }
 

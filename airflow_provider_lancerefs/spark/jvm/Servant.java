@@ -52,7 +52,7 @@ final class Servant {
             throw new IOException("Python could not be started to read and write Lance tables: '"
                 + command.command().get(0) + "' needs pyspark, pyarrow, pylance and the files that "
                 + "were submitted, or PYSPARK_PYTHON has to name one that has them; its own words "
-                + "are in the stderr of this executor");
+                + "are in the stderr of this JVM");
         }
     }
 

@@ -41,7 +41,7 @@ final class Writing implements WriteBuilder, SupportsTruncate, Write {
             try {
                 python.sendJson(options);
                 python.send(columns.json().getBytes("UTF-8"));
-                python.out.writeInt(overwrite ? 1 : 0);
+                python.send(overwrite ? 1 : 0);
                 return new PreparedWrite(told, columns, python.answer(), python.answer());
             } finally {
                 python.close();
