@@ -203,14 +203,28 @@ class TestTrouble:
         with pytest.raises(Exception, match="Python ended before its work was done"):
             run.read("t").collect()
 
+    @pytest.mark.parametrize(
+        ("of_another", "said"), [(False, "environment/bin/python"), (True, "No module named")]
+    )
     def test_an_interpreter_that_only_executors_have_plans_nothing(
-        self, spark: SparkSession, local_place: Place, monkeypatch: pytest.MonkeyPatch
+        self,
+        spark: SparkSession,
+        local_place: Place,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        of_another: bool,
+        said: str,
     ) -> None:
-        """Such as one that is shipped in an archive: the driver plans with its own."""
-        monkeypatch.setattr(spark.sparkContext, "pythonExec", "./environment/bin/python")
+        """Such as one in an archive, or of an environment that shares the driver's interpreter."""
+        theirs = Path("./environment/bin/python")
+        if of_another:
+            theirs = tmp_path / "bin" / "python"
+            theirs.parent.mkdir()
+            theirs.symlink_to(Path(sys.executable).resolve())
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", str(theirs))
         frame = opened(spark, local_place.create()).read("t")
         assert 1 == frame.rdd.getNumPartitions()
-        with pytest.raises(Exception, match="environment/bin/python"):
+        with pytest.raises(Exception, match=said):
             frame.collect()
 
     def test_what_was_submitted_is_found_by_what_the_jvm_inherited(

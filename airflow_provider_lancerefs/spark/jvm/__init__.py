@@ -1,6 +1,6 @@
-"""Our own reader and writer in the JVM, for sessions that have one at hand.
+"""The data source `lancerefs` in the JVM, for sessions that have one at hand.
 
 The Java here knows nothing of Lance. It hands filters, columns and Arrow batches between Spark and
-a Python process that each executor has (`serving`), and the driver's Python decides what becomes of
-it all (`engine`). See docs/decisions/0009-jvm-side.md.
+the Python process that each executor has, and the driver (`serving`), where it is also decided what
+becomes of it all. See docs/decisions/0009-jvm-side.md.
 """

@@ -29,9 +29,13 @@ def tell(context: SparkContext, storages: Storages) -> None:
 
 
 def _own(theirs: str) -> str:
-    """This interpreter, by the name that executors have for theirs if that is the same one."""
-    found = shutil.which(theirs)
-    return theirs if found and os.path.samefile(found, sys.executable) else sys.executable
+    """This interpreter, by the name that executors have for theirs if that is the same one.
+
+    Several environments may share one interpreter, which each of them has in a folder of its own.
+    """
+    found, own = shutil.which(theirs), sys.executable
+    folders = [os.path.dirname(os.path.abspath(one)) for one in (found or "", own)]
+    return theirs if found and os.path.samefile(found, own) and os.path.samefile(*folders) else own
 
 
 def _recipe(context: SparkContext, python: str) -> str:
