@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_lancerefs.refstore import RefStore
 
-__all__ = ["LanceRefsOperator", "published_version"]
+__all__ = ["LanceRefsOperator", "is_true", "published_version"]
 
 _Result = TypeVar("_Result")
 
@@ -63,11 +63,7 @@ class LanceRefsOperator(BaseOperator):
 
     def is_on(self, flag: str) -> bool:
         """Whether an argument is true, of which a template may have made text."""
-        value = getattr(self, flag)
-        text = str(value).lower()
-        if text not in ("true", "false"):
-            raise InvalidInputError(f"{flag} is true or false, not {value!r}.")
-        return text == "true"
+        return is_true(flag, getattr(self, flag))
 
     def execute(self, context: Context) -> Any:
         with failing_for_good():
@@ -114,6 +110,14 @@ class LanceRefsOperator(BaseOperator):
         from airflow_provider_lancerefs.lineage import lineage_of  # only where it is installed
 
         return lineage_of(self.hook, self.datasets)
+
+
+def is_true(flag: str, value: object) -> bool:
+    """Whether a value is true, of which a template may have made text."""
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise InvalidInputError(f"{flag} is true or false, not {value!r}.")
+    return text == "true"
 
 
 def published_version(store: RefStore, branch: Branch) -> int | None:

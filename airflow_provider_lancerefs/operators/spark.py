@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowNotFoundException
@@ -14,6 +14,7 @@ from airflow_provider_lancerefs import noting
 from airflow_provider_lancerefs.failures import failing_for_good
 from airflow_provider_lancerefs.hooks.job import Cluster, check_pyspark, job_side, properties_with
 from airflow_provider_lancerefs.hooks.refs import DEFAULT_CONN_ID, LanceRefsHook
+from airflow_provider_lancerefs.operators.base import is_true
 from airflow_provider_lancerefs.refstore.errors import NotFoundError
 from airflow_provider_lancerefs.spark.ordering import (
     OWN,
@@ -59,7 +60,9 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         "dataset",
         "lancerefs_conn_id",
         "engine",
+        "ship_code",
     )
+    flags: ClassVar[Sequence[str]] = ("ship_code",)
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
         with failing_for_good():
             check_pyspark()
             check_engine(self.engine)
+            ships_code = is_true("ship_code", self.ship_code)
             conn_id, expected = self._expected(context)
             hook = LanceRefsHook(conn_id)
             lives = {
@@ -89,6 +93,8 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             }
             options = self._storage_options(hook, lives)
         self._order(hook, lives, context)
+        if ships_code:
+            self.py_files = ",".join(filter(None, (self.py_files, str(job_side()))))
         self._submit(options, context)
         with failing_for_good():
             self._note(hook, lives, context)
@@ -130,8 +136,6 @@ class LanceSparkSubmitOperator(SparkSubmitOperator):
             self.engine,
         )
         self.conf = {**(self.conf or {}), RUN_CONF: order.to_json()}
-        if self.ship_code:
-            self.py_files = ",".join(filter(None, (self.py_files, str(job_side()))))
         incarnation = "-".join(sorted(lives.values()))
         self.external_id_key = f"spark_job_id@{incarnation}"
         self._K8S_DRIVER_STATUS_KEY = f"k8s_driver_status@{incarnation}"

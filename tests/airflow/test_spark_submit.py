@@ -239,9 +239,11 @@ def test_the_engine_goes_with_the_order(
     assert said[said.index("--packages") + 1] == package
 
 
-@pytest.mark.parametrize("ship_code", [True, False])
+@pytest.mark.parametrize(
+    ("ship_code", "goes"), [(True, True), (False, False), ("true", True), ("false", False)]
+)
 def test_our_code_goes_with_a_job_unless_told(
-    local_place: Place, connect: Connect, recorder: Path, ship_code: bool
+    local_place: Place, connect: Connect, recorder: Path, ship_code: bool | str, goes: bool
 ) -> None:
     """An image may have it, and then Kubernetes need not have a place to upload it to."""
     orders(local_place)
@@ -250,7 +252,15 @@ def test_our_code_goes_with_a_job_unless_told(
     run = Run()
     where = {"dataset": name, "lancerefs_conn_id": connect(host=folder)}
     run.execute(submit(run, "run/x", ship_code=ship_code, **where))
-    assert ("--py-files" in recorder.read_text().splitlines()) == ship_code
+    assert ("--py-files" in recorder.read_text().splitlines()) == goes
+
+
+def test_what_is_neither_true_nor_false_is_told(connect: Connect, recorder: Path) -> None:
+    """Before anything is submitted."""
+    run = Run()
+    with pytest.raises(AirflowFailException, match="ship_code is true or false, not 'no'"):
+        run.execute(submit(run, "run/x", ship_code="no", dataset="orders"))
+    assert not recorder.exists()
 
 
 def test_a_branch_that_is_gone_is_told(local_place: Place, connect: Connect) -> None:
