@@ -7,11 +7,12 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.services.ports import free_ports
 
 SUPERUSER = "airflow"
 SECONDS = 60
@@ -53,7 +54,7 @@ class _Server:
     def __init__(self, binaries: Path, folder: Path) -> None:
         self._binaries = binaries
         self._folder = folder
-        self._port = _free_port()
+        self._port = free_ports(1)[0]
         self._password = secrets.token_hex(16)
         self._servant = _servant()
 
@@ -113,9 +114,3 @@ def _servant() -> pwd.struct_passwd | None:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name)
     raise RuntimeError(f"PostgreSQL does not run as root, and none of {SERVANTS} is a user here")
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

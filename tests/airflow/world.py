@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from tests.airflow.api import AirflowApi, healthy
 from tests.airflow.components import Components, migrate, running
 from tests.airflow.configuration import Configuration
 from tests.airflow.waiting import until
+from tests.services.ports import free_ports
 
 START_SECONDS = 180
 
@@ -56,7 +56,7 @@ def airflow_world(
     """
     configuration = Configuration(
         home=home,
-        port=_free_port(),
+        port=free_ports(1)[0],
         folders=folders,
         database=database or f"sqlite:///{home / 'airflow.db'}",
         environment=environment or {},
@@ -100,9 +100,3 @@ def _dag_files(folders: Sequence[Path]) -> set[Path]:
     return {
         path for folder in folders for path in folder.glob("*.py") if "DAG(" in path.read_text()
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

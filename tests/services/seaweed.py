@@ -6,7 +6,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,9 +16,13 @@ from pathlib import Path
 
 from airflow_provider_lancerefs.refstore import LanceRefsError
 from airflow_provider_lancerefs.refstore.storage import open_storage
+from tests.services.ports import free_ports
 
 BUCKET = "lancerefs"
+GRPC = 10_000  # above a port is another that SeaweedFS takes
 START_SECONDS = 60
+TAKEN = ("address already in use", "Port allocation failed")
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,32 @@ class S3Server:
         }
 
 
+class TakenPortError(RuntimeError):
+    """Somebody took a port between its choice and its use."""
+
+
 @contextlib.contextmanager
 def s3_server(*, anonymous: bool = False) -> Iterator[S3Server]:
     """Start SeaweedFS with one bucket, and stop it and remove its files afterwards.
 
     An anonymous one lets everybody do everything, and takes unsigned requests.
     """
+    with contextlib.ExitStack() as started:
+        for left in reversed(range(TRIES)):
+            try:
+                server = started.enter_context(_server(anonymous))
+            except TakenPortError:
+                if not left:
+                    raise
+            else:
+                yield server
+                return
+
+
+@contextlib.contextmanager
+def _server(anonymous: bool) -> Iterator[S3Server]:
     folder = Path(tempfile.mkdtemp(prefix="lancerefs-s3-"))
-    ports = _free_ports(7)
+    ports = free_ports(7, beside=GRPC)
     server = S3Server(
         ports[0],
         "" if anonymous else "lancerefs-test",
@@ -102,29 +123,6 @@ def _command(folder: Path, ports: list[int]) -> list[str]:
     ]
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports whose +10000 twin, which SeaweedFS takes for gRPC, is free as well."""
-    held: list[socket.socket] = []
-    ports: list[int] = []
-    try:
-        while len(ports) < count:
-            port = 20_000 + secrets.randbelow(30_000)
-            pair = [socket.socket(), socket.socket()]
-            try:
-                pair[0].bind(("127.0.0.1", port))
-                pair[1].bind(("127.0.0.1", port + 10_000))
-            except OSError:
-                for one in pair:
-                    one.close()
-                continue
-            held += pair
-            ports.append(port)
-    finally:
-        for one in held:
-            one.close()
-    return ports
-
-
 def _wait_until_up(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
     """It answers before its bucket is there, and asks for a signature before it looks for one."""
     bucket = open_storage(f"s3://{BUCKET}", server.storage_options())
@@ -136,4 +134,6 @@ def _wait_until_up(server: S3Server, process: subprocess.Popen[bytes], log: Path
             time.sleep(0.1)
         else:
             return
-    raise RuntimeError("SeaweedFS did not start:\n" + log.read_text(errors="replace")[-4000:])
+    said = log.read_text(errors="replace")[-4000:]
+    kind = TakenPortError if any(one in said for one in TAKEN) else RuntimeError
+    raise kind(f"SeaweedFS did not start:\n{said}")

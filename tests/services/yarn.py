@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -24,6 +23,7 @@ from xml.sax.saxutils import escape
 from tests.airflow.processes import Process, command_line, send, working_in
 from tests.airflow.waiting import until
 from tests.services.jars import HOST, fetch
+from tests.services.ports import free_ports
 
 REPOSITORY = Path(__file__).parents[2]
 IVY = REPOSITORY / "build" / "yarn" / "ivy"
@@ -71,7 +71,7 @@ class Yarn:
         """Of the ResourceManager, by what its settings call them."""
         others = ("admin", "resource-tracker", "scheduler", "webapp")
         names = ["address", *(f"{one}.address" for one in others)]
-        return dict(zip(names, _free_ports(len(names)), strict=True))
+        return dict(zip(names, free_ports(len(names)), strict=True))
 
     @property
     def web(self) -> str:
@@ -251,14 +251,6 @@ def yarn(folder: Path, environment: Mapping[str, str]) -> Iterator[Yarn]:
 def _is_java(line: str, main: str) -> bool:
     """Whether it is a JVM with a class of that name, and not the shell that waits for it."""
     return line.partition(" ")[0].endswith("/java") and main in line
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind((HOST, 0))
-        return [one.getsockname()[1] for one in held]
 
 
 def _xml(settings: Mapping[str, str]) -> str:
